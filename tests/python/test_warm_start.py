@@ -51,6 +51,7 @@ def test_a_second_process_calls_no_compiler(tmp_path: Path) -> None:
     second = child(tmp_path / "disk", KILN_CXX="/bin/false")
     assert second["graphs"] == 0 and second["hit"] == MODELS, second
     assert set(second["outcomes"]) == {"hit"} and len(second["outcomes"]) == len(first["outcomes"])
+    assert not second["inductor"]  # which takes longer to import than everything else that a warm start does
 
 
 def test_a_fleet_traces_and_compiles_once(service: str, tmp_path: Path) -> None:
@@ -167,6 +168,24 @@ def test_autocast_to_another_type_is_another_entry(graphs_compiled: list[str]) -
         with torch.autocast("cpu", dtype):
             assert again(model, x).dtype == dtype
     assert graphs_compiled == ["inference"] * 2
+
+
+def test_what_the_key_has_makes_another_entry(graphs_compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(4, 8)
+    again(torch.erf, x)
+    again(torch.erf, x)
+    assert graphs_compiled == ["inference"]
+    monkeypatch.setattr(torch, "__version__", "another")
+    again(torch.erf, x)
+    assert graphs_compiled == ["inference"] * 2
+    torch.set_float32_matmul_precision("high")
+    try:
+        again(torch.erf, x)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert graphs_compiled == ["inference"] * 3
+    again(torch.erf, x.t().contiguous().t())
+    assert graphs_compiled == ["inference"] * 4
 
 
 def test_without_torchs_private_names_nothing_is_cached(graphs_compiled: list[str], monkeypatch: pytest.MonkeyPatch,

@@ -2,8 +2,8 @@
 
     warm_child.py [--save FILE | --load FILE]      FILE: torch's portable caches
 
-One JSON object: graphs that Kiln compiled, how their programs were got, AOTAutogradCache's hits, and the largest
-difference to eager.
+One JSON object: graphs that Kiln compiled, how their programs were got, AOTAutogradCache's hits, whether Inductor was
+imported, and the largest difference to eager.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
     if "KILN_COORDINATOR" in os.environ:
         fleet_of(os.environ["KILN_COORDINATOR"]).flush(60)  # the end of a process waits two seconds at most
     aot = counters["aot_autograd"]
-    print(json.dumps({**counted, "error": worst,
+    print(json.dumps({**counted, "error": worst, "inductor": "torch._inductor.ir" in sys.modules,
                       **{name: aot[f"autograd_cache_{name}"] for name in ("hit", "saved", "bypass")}}))
 
 

@@ -22,7 +22,7 @@ from kiln._cuda_graphs import Boxed
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph
 
-_FORMAT = 3  # of what CompiledGraph and its steps pickle
+_FORMAT = 4  # of what CompiledGraph and its steps pickle
 _current = threading.local()  # .settings: of the torch.compile that this thread is in
 
 try:
@@ -33,8 +33,9 @@ try:
         should_use_remote_autograd_cache,
     )
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
-    from torch._inductor import codecache
+    from torch._inductor.codecache import FxGraphCachePickler, FxGraphHashDetails
     from torch._inductor.output_code import OutputCode
+    from torch._library.triton import get_triton_kernels_for_op
 except ImportError as error:
     _missing: str | None = str(error)
 else:
@@ -79,32 +80,54 @@ def _in_kiln() -> bool:
 
 
 def _lighten_keys() -> None:
-    """Makes the keys of Kiln's entries without what takes torch longest: it reads and hashes its own sources, where a
-    version says as much, and imports all of Inductor's code generators, on which no entry of Kiln's depends."""
-    name_torch, register, fill = (codecache.torch_key, codecache.init_backend_registration,  # type: ignore[attr-defined]
-                                  AOTAutogradCacheDetails.__init__)
-
-    @functools.wraps(name_torch)
-    def torch_key() -> bytes:
-        return f"{torch.__version__} {torch.version.git_version}".encode() if _in_kiln() else name_torch()
-
-    @functools.wraps(register)
-    def register_backends() -> None:
-        if not _in_kiln():
-            register()
+    """Makes the keys of Kiln's entries without what takes torch longest, and no entry of Kiln's depends on: Inductor's
+    settings, the digests of torch's and Triton's own files, where a version says as much, and, field by field, a text
+    for its log. Torch's own part of the key stays, and so does its whole key for a graph that calls Triton kernels."""
+    fill, triton_sources = FxGraphHashDetails.__init__, AOTAutogradCacheDetails.get_triton_source_codes_from_gm
+    explain = FxGraphCachePickler.debug_lines
 
     @functools.wraps(fill)
-    def fill_in(self: Any, *args: Any, **kwargs: Any) -> None:
-        fill(self, *args, **kwargs)
-        if _in_kiln():
-            self.custom_backend_passes, self.custom_backend_codegen_configs = (), {}
+    def fill_in(self: Any, gm: fx.GraphModule, example_inputs: Sequence[Any], *args: Any, **kwargs: Any) -> None:
+        plain = all(isinstance(each, (torch.Tensor, torch.SymInt, int, float)) for each in example_inputs)
+        if not _in_kiln() or not plain or _calls_triton(gm):
+            fill(self, gm, example_inputs, *args, **kwargs)
+            return
+        self.gm, self.example_inputs = gm, example_inputs
+        self.cache_key_tag = torch.compiler.config.cache_key_tag  # type: ignore[attr-defined]
+        self.versions = (torch.__version__, torch.version.git_version, torch.version.cuda)
+        self.device = torch.cuda.get_device_name() if torch.cuda.is_initialized() else None
+        self.settings = (torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
+                         torch.get_float32_matmul_precision())
 
-    for name, function in (("torch_key", torch_key), ("init_backend_registration", register_backends)):
-        setattr(codecache, name, function)
-    AOTAutogradCacheDetails.__init__ = fill_in  # type: ignore[method-assign]
+    @functools.wraps(triton_sources)
+    def sources(self: Any, gm: fx.GraphModule) -> list[str]:
+        return [] if _in_kiln() and not _calls_triton(gm) else triton_sources(self, gm)
+
+    @functools.wraps(explain)
+    def debug_lines(self: Any, details: Any) -> list[str]:
+        return [] if _in_kiln() else explain(self, details)
+
+    FxGraphHashDetails.__init__ = fill_in  # type: ignore[method-assign]
+    AOTAutogradCacheDetails.get_triton_source_codes_from_gm = sources  # type: ignore[method-assign]
+    FxGraphCachePickler.debug_lines = debug_lines  # type: ignore[method-assign]
 
 
-if _missing is None and all(hasattr(codecache, name) for name in ("torch_key", "init_backend_registration")):
+def _calls_triton(module: fx.GraphModule) -> bool:
+    """Whether a graph of Dynamo's has kernels whose sources belong to its key."""
+    for each in module.modules():
+        for node in each.graph.nodes if isinstance(each, fx.GraphModule) else ():
+            target = node.target
+            if isinstance(target, torch._ops.HigherOrderOperator) and "triton" in target.name():
+                return True
+            overloads = [getattr(target, name) for name in target.overloads()] \
+                if isinstance(target, torch._ops.OpOverloadPacket) else [target]
+            if any(isinstance(op, torch._ops.OpOverload) and get_triton_kernels_for_op(op._name) for op in overloads):
+                return True
+    return False
+
+
+if _missing is None and all(hasattr(each, name) for each, name in (
+        (AOTAutogradCacheDetails, "get_triton_source_codes_from_gm"), (FxGraphCachePickler, "debug_lines"))):
     _lighten_keys()
 
 

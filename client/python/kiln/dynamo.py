@@ -7,12 +7,16 @@ cut into partitions that Kiln takes and partitions that run eager (``kiln._parti
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
+from torch._dynamo import disable
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import counters
+from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
@@ -62,6 +66,37 @@ def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, 
     return run
 
 
+def _hidden(compile: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiler of backwards that Dynamo traces neither while it works nor in what it makes."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        made = disable(compile, reason="do not trace backward compiler function")(*args, **kwargs)  # type: ignore[misc]
+        return disable(made, reason="do not trace generated backwards pass")
+
+    return run
+
+
+def _through_aot_autograd(module: fx.GraphModule, example_inputs: Sequence[Any], forward: Any, backward: Any,
+                          inference: Any) -> Callable[..., Any]:
+    """What torch's ``aot_autograd()`` does, which for its debug files imports all of Inductor first."""
+    named = {"inference_compiler": inference, "partition_fn": min_cut_rematerialization_partition,
+             "keep_inference_input_mutations": True}
+    if os.environ.get("TORCH_COMPILE_DEBUG", "0") == "1" or any(isinstance(each, (list, tuple, dict))
+                                                                for each in example_inputs):
+        compiled: Callable[..., Any] = aot_autograd(fw_compiler=forward, bw_compiler=backward, **named)(
+            module, example_inputs)
+        return compiled
+    if hasattr(backward, "compiler_fn"):
+        backward.compiler_fn = _hidden(backward.compiler_fn)
+    else:
+        backward = _hidden(backward)
+    counters["aot_autograd"]["total"] += 1
+    made = aot_module_simplified(module, example_inputs, fw_compiler=forward, bw_compiler=backward, **named)
+    compiled = disable(made, reason="do not trace AOT-compiled graph")
+    counters["aot_autograd"]["ok"] += 1
+    return compiled
+
+
 def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
             options: Mapping[str, Any] | None = None, name: str | None = None) -> Callable[..., Any]:
     """The backend that torch.compile finds under the name "kiln".
@@ -77,11 +112,8 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
     captures = _cuda_graphs.CapturePlanner(settings)
     forward, backward, inference = (_compiler(settings, kind, reports, is_cached, captures)
                                     for kind in ("forward", "backward", "inference"))
-    compile_with = aot_autograd(fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
-                                partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
     with _warm_start.caching(settings) if is_cached else contextlib.nullcontext():
-        compiled: Callable[..., Any] = compile_with(module, example_inputs)
-    return compiled
+        return _through_aot_autograd(module, example_inputs, forward, backward, inference)
 
 
 def reset() -> None:
