@@ -133,7 +133,8 @@ class GraphCompiler:
     def _plan_clearing(self, steps: list[Step]) -> None:
         seen = {self._slot(node) for node in self._output.all_input_nodes} | set(self._constants)
         for step in reversed(steps):
-            step.clears = [index for index in set(step.reads) if index not in seen]
+            # The last one's inputs live as long as the slots.
+            step.clears = [] if step is steps[-1] else [index for index in set(step.reads) if index not in seen]
             seen.update(step.reads)
 
     def _read_outside(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -21,22 +22,32 @@ from kiln.client import Program
 Slots = list[Any]
 
 
+def _taker(indices: list[int]) -> Callable[[Slots], Sequence[Any]]:
+    """What takes these slots' values; of several in a third of a comprehension's time."""
+    return itemgetter(*indices) if len(indices) > 1 else lambda slots: [slots[index] for index in indices]
+
+
 class Step:
     """A function of slots: reads some, writes some, clears those that nobody reads any more."""
 
     def __init__(self, reads: list[int], writes: list[int]) -> None:
         self.reads, self.writes = reads, writes
         self.clears: list[int] = []
-        self.run: Callable[[list[Any]], Sequence[Any]]
+        self.run: Callable[[Sequence[Any]], Sequence[Any]]
+        self._take = _taker(reads)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "run"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("run", "_take")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._take = _taker(self.reads)
 
     def load(self, settings: Settings, device: torch.device) -> None:
         """Makes the step runnable. Raises KilnError."""
 
     def __call__(self, slots: Slots) -> None:
-        inputs = [slots[index] for index in self.reads]
+        inputs = self._take(slots)
         for index in self.clears:
             slots[index] = None
         for index, value in zip(self.writes, self.run(inputs), strict=True):

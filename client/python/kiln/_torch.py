@@ -3,8 +3,10 @@ torch's current stream."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ctypes import c_int64, c_void_p
+from array import array
+from collections.abc import Callable, Sequence
+from ctypes import c_int64
+from typing import Any
 
 import torch
 
@@ -18,6 +20,8 @@ DTYPES: dict[tuple[int, int], torch.dtype] = {
     (10, 8): torch.float8_e4m3fn, (12, 8): torch.float8_e5m2, (0, 8): torch.int8, (0, 16): torch.int16,
     (0, 32): torch.int32, (0, 64): torch.int64, (1, 8): torch.uint8, (6, 8): torch.bool}
 _MAX_SIZES = 1024  # that a launcher remembers
+_INVALID_ARGUMENT = 1  # kiln_code
+_address_of: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 
 
 def has_layout(tensor: torch.Tensor, strides: Sequence[int] | None) -> bool:
@@ -38,6 +42,18 @@ def laid_out(tensor: torch.Tensor, strides: Sequence[int] | None) -> torch.Tenso
 
 
 Orders = Sequence[Sequence[int] | None]
+
+
+def allocator_of(device: torch.device) -> Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor]:
+    """A function of sizes, strides and dtype: the one that Inductor's code calls, a third of what torch's own takes."""
+    try:
+        from torch._C._dynamo import guards
+    except ImportError:
+        guards = None  # type: ignore[assignment]
+    found: Any = getattr(guards, f"_empty_strided_{device.type}", None)
+    if found is not None and (device.type == "cpu" or torch.cuda.device_count() == 1):  # it takes the current device
+        return found  # type: ignore[no-any-return]
+    return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
 class _Sized:
@@ -76,9 +92,7 @@ class Launcher:
         self._on_gpu = device.type == "cuda"
         self._function = _native.library().kiln_program_launch
         self._handle = program._handle
-        self._misaligned = program.alignment - 1
-        self._inputs_type = c_void_p * max(1, len(program.inputs))
-        self._outputs_type = c_void_p * max(1, len(program.outputs))
+        self._allocate = allocator_of(device)
         self._orders = orders or [None] * len(program.outputs)
         self._axes = [(index, axis) for index, info in enumerate(program.inputs)
                       for axis, size in enumerate(info.sizes) if size < 0]
@@ -105,38 +119,34 @@ class Launcher:
                     return arena
             except IndexError:
                 pass
-        return torch.empty(size, dtype=torch.uint8, device=self._device)
+        return self._allocate((size,), (1,), torch.uint8)
 
-    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs, in the program's order."""
         for index, strides in self._layouts:
             if not has_layout(tensors[index], strides):
+                tensors = list(tensors)
                 tensors[index] = laid_out(tensors[index], strides)
-        pointers = [tensor.data_ptr() for tensor in tensors]
-        if self._misaligned:
-            every = 0
-            for pointer in pointers:
-                every |= pointer
-            if every & self._misaligned:
-                tensors = [_realigned(tensor, self._misaligned) for tensor in tensors]
-                pointers = [tensor.data_ptr() for tensor in tensors]
         sized = self._static or self._sized(tensors)
-        device = self._device
-        outputs = [torch.empty_strided(sizes, strides, dtype=dtype, device=device)
-                   for sizes, strides, dtype in sized.outputs]
-        arena, address = None, 0
+        allocate, on_gpu = self._allocate, self._on_gpu
+        outputs = [allocate(*each) for each in sized.outputs]
+        arena, address = None, _native.ARENA_ALIGNMENT  # where nothing is read, unless there is an arena
         if sized.arena_bytes:
             arena = self._arena(sized.arena_bytes + _native.ARENA_ALIGNMENT)
-            address = -(-arena.data_ptr() // _native.ARENA_ALIGNMENT) * _native.ARENA_ALIGNMENT
-        else:
-            address = _native.ARENA_ALIGNMENT  # nothing is read there
-        stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if self._on_gpu else None
-        code = self._function(self._handle, self._inputs_type(*pointers),
-                              self._outputs_type(*[tensor.data_ptr() for tensor in outputs]), address, stream,
+            address = -(-_address_of(arena) // _native.ARENA_ALIGNMENT) * _native.ARENA_ALIGNMENT
+        stream = torch._C._cuda_getCurrentRawStream(self._device.index or 0) if on_gpu else None
+        written = array("Q", map(_address_of, outputs))
+        read = array("Q", map(_address_of, tensors))
+        code = self._function(self._handle, read.buffer_info()[0], written.buffer_info()[0], address, stream,
                               sized.symbols)
+        if code == _INVALID_ARGUMENT:  # nothing ran; it may be for an address
+            realigned = [_realigned(each, self.program.alignment - 1) for each in tensors]
+            read = array("Q", map(_address_of, realigned))
+            code = self._function(self._handle, read.buffer_info()[0], written.buffer_info()[0], address, stream,
+                                  sized.symbols)
         if code:
             _native.check(code)
-        if arena is not None and not self._on_gpu and len(self._idle_arenas) < 4:
+        if arena is not None and not on_gpu and len(self._idle_arenas) < 4:
             self._idle_arenas.append(arena)
         return outputs
 
@@ -167,7 +177,7 @@ class TieredLauncher:
             self._awaits = False
         return self._launch
 
-    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs, in the program's order."""
         return self._current()(tensors)
 
