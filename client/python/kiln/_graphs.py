@@ -21,6 +21,7 @@ from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_dev
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph, EagerStep, KilnStep, Step
 from kiln._torch import target_of
+from kiln._triton_calls import is_memory_for_triton, is_triton_call, write_where_it_lies
 from kiln.client import Program
 from kiln.errors import KilnError
 
@@ -95,6 +96,7 @@ class GraphCompiler:
 
     def _compile(self) -> CompiledGraph:
         target_of(self._device)
+        write_where_it_lies(self._graph)
         write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
         self._say_refusals()
@@ -244,7 +246,8 @@ class GraphCompiler:
             self._settings.say_once(self._sentence(refusal), place_of(refusal.node))
 
     def _surprises(self) -> list[Refusal]:
-        return [each for each in self.report.refused if not is_write(each.node)]
+        return [each for each in self.report.refused
+                if not is_write(each.node) and not is_triton_call(each.node) and not is_memory_for_triton(each.node)]
 
     @staticmethod
     def _sentence(refusal: Refusal) -> str:

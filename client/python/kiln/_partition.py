@@ -21,6 +21,7 @@ from kiln._emit import Emitter, NotEmittable, is_symbolic, value_of
 from kiln._in_place import is_final_write, is_write
 from kiln._layout import layout_of
 from kiln._torch import DTYPES
+from kiln._triton_calls import is_memory_for_triton, is_triton_call
 from kiln.client import refused_nodes
 from kiln.errors import KilnError
 
@@ -118,6 +119,10 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
     target = node.target
     if is_write(node):
         return "writes in place what the model was given"
+    if is_triton_call(node):
+        return "is a Triton kernel: it is launched as Triton compiles it"
+    if is_memory_for_triton(node):
+        return "is memory that a Triton kernel fills"
     if not isinstance(target, torch._ops.OpOverload):
         return "is no ATen op"
     if is_random(node):
@@ -206,8 +211,8 @@ def _levels(nodes: Iterable[fx.Node], in_kiln: set[fx.Node], not_kiln: Container
         if node.op == "call_function" and node.target is not operator.getitem and not is_inlined(node, not_kiln):
             kiln = node in in_kiln
             # Nodes that have an effect, or draw random numbers, keep their order.
-            ordered = not kiln and (has_effect(node) or not isinstance(node.target, torch._ops.OpOverload)
-                                    or is_random(node))
+            ordered = not kiln and not is_triton_call(node) and (
+                has_effect(node) or not isinstance(node.target, torch._ops.OpOverload) or is_random(node))
             level = max(level, effects) if ordered else level
             level += (level % 2 == 0) != kiln
             effects = level if ordered else effects

@@ -17,6 +17,7 @@ from torch import fx
 from kiln._cuda_graphs import Boxed, Capture, announced, captured
 from kiln._settings import Settings
 from kiln._torch import Orders, launcher_of, target_of
+from kiln._triton_calls import named_kernels, rename_kernels
 from kiln.client import Program
 
 Slots = list[Any]
@@ -61,7 +62,14 @@ class EagerStep(Step):
         super().__init__(reads, writes)
         self._module = module
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_kernels": named_kernels(self._module.graph)}
+
     def load(self, settings: Settings, device: torch.device) -> None:
+        kernels = self.__dict__.pop("_kernels", None)
+        if kernels:  # those of another process
+            rename_kernels(self._module.graph, kernels)
+            self._module.recompile()
         forward = self._module.forward
         self.run = lambda inputs: forward(*inputs)
 
