@@ -87,7 +87,7 @@ def named_kernels(graph: fx.Graph) -> dict[int, tuple[Any, dict[int, dict[str, A
     """The kernels of a graph by their place in this process' table, each with the constants that it is given."""
     found: dict[int, tuple[Any, dict[int, dict[str, Any]]]] = {}
     for node in _calls(graph):
-        place, constants = node.kwargs["kernel_idx"], node.kwargs["constant_args_idx"]
+        place, constants = _places(node)
         _, known = found.setdefault(place, (_identity(kernel_side_table.get_kernel(place)), {}))
         known[constants] = kernel_side_table.get_constant_args(constants)
     return found
@@ -96,18 +96,23 @@ def named_kernels(graph: fx.Graph) -> dict[int, tuple[Any, dict[int, dict[str, A
 def rename_kernels(graph: fx.Graph, named: dict[int, tuple[Any, dict[int, dict[str, Any]]]]) -> None:
     """Makes a graph of another process name this one's kernels. Raises NotFound where it has no such kernel."""
     for node in _calls(graph):
-        identity, constants = named[node.kwargs["kernel_idx"]]
+        place, constant_args = _places(node)
+        identity, constants = named[place]
         kernel = next((each for each in _known_kernels() if _identity(each) == identity), None)
         if kernel is None:
             raise NotFound("a Triton kernel that a cached graph calls is not in this process")
         node.kwargs = {**node.kwargs, "kernel_idx": kernel_side_table.add_kernel(kernel),
-                       "constant_args_idx": kernel_side_table.add_constant_args(
-                           constants[node.kwargs["constant_args_idx"]])}
+                       "constant_args_idx": kernel_side_table.add_constant_args(constants[constant_args])}
 
 
 def _calls(graph: fx.Graph) -> list[fx.Node]:
     targets = (launch_triton, triton_kernel_wrapper_mutation, triton_kernel_wrapper_functional)
     return [node for node in graph.nodes if node.target in targets]
+
+
+def _places(node: fx.Node) -> tuple[int, int]:
+    named: Any = node.kwargs
+    return named["kernel_idx"], named["constant_args_idx"]
 
 
 def _known_kernels() -> Iterable[Any]:

@@ -93,9 +93,10 @@ def _lighten_keys() -> None:
             fill(self, gm, example_inputs, *args, **kwargs)
             return
         self.gm, self.example_inputs = gm, example_inputs
-        self.cache_key_tag = torch.compiler.config.cache_key_tag  # type: ignore[attr-defined]
+        self.cache_key_tag = torch.compiler.config.cache_key_tag
         self.versions = (torch.__version__, torch.version.git_version, torch.version.cuda)
-        self.device = torch.cuda.get_device_name() if torch.cuda.is_initialized() else None
+        gpus = [each.device for each in example_inputs if isinstance(each, torch.Tensor) and each.is_cuda]
+        self.gpu = torch.cuda.get_device_name(gpus[0]) if gpus else None
         self.settings = (torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
                          torch.get_float32_matmul_precision())
 
@@ -109,7 +110,7 @@ def _lighten_keys() -> None:
 
     FxGraphHashDetails.__init__ = fill_in  # type: ignore[method-assign]
     AOTAutogradCacheDetails.get_triton_source_codes_from_gm = sources  # type: ignore[method-assign]
-    FxGraphCachePickler.debug_lines = debug_lines  # type: ignore[method-assign]
+    FxGraphCachePickler.debug_lines = debug_lines  # type: ignore[method-assign,assignment]
 
 
 def _calls_triton(module: fx.GraphModule) -> bool:
@@ -117,10 +118,11 @@ def _calls_triton(module: fx.GraphModule) -> bool:
     for each in module.modules():
         for node in each.graph.nodes if isinstance(each, fx.GraphModule) else ():
             target = node.target
-            if isinstance(target, torch._ops.HigherOrderOperator) and "triton" in target.name():
+            if isinstance(target, torch._ops.HigherOrderOperator) and "triton" in target.__name__:
                 return True
-            overloads = [getattr(target, name) for name in target.overloads()] \
-                if isinstance(target, torch._ops.OpOverloadPacket) else [target]
+            overloads: list[Any] = [target]
+            if isinstance(target, torch._ops.OpOverloadPacket):
+                overloads = [getattr(target, name) for name in target.overloads()]  # type: ignore[no-untyped-call]
             if any(isinstance(op, torch._ops.OpOverload) and get_triton_kernels_for_op(op._name) for op in overloads):
                 return True
     return False

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
-from torch._dynamo import disable
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.decorators import disable as _disable
 from torch._dynamo.utils import counters
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -66,11 +66,14 @@ def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, 
     return run
 
 
+disable: Callable[..., Any] = _disable  # which is untyped
+
+
 def _hidden(compile: Callable[..., Any]) -> Callable[..., Any]:
     """A compiler of backwards that Dynamo traces neither while it works nor in what it makes."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        made = disable(compile, reason="do not trace backward compiler function")(*args, **kwargs)  # type: ignore[misc]
+        made = disable(compile, reason="do not trace backward compiler function")(*args, **kwargs)
         return disable(made, reason="do not trace generated backwards pass")
 
     return run
