@@ -102,10 +102,15 @@ Values attention(Call& c) {
 }
 
 // The fused kernels' ops also give the logarithm of each row's sum, for the backward op. Their
-// further outputs are the state of a random generator, which nobody reads.
+// further outputs are the state of a random generator, from which the backward op would draw what the
+// kernel dropped: where something is dropped, both are left to PyTorch.
 template <size_t outputs>
 Values fused_attention(Call& c) {
   GraphBuilder& b = c.b;
+  if (c.real("dropout_p", 0) != 0)
+    return {
+        c.unsupported("dropout in a fused kernel, whose gradient draws from the kernel's own "
+                      "random numbers, is not covered")};
   const Attention a = attend(c);
   if (!c.ok()) return {};
   const int axis = static_cast<int>(b.shape(a.scores).size()) - 1;
@@ -138,16 +143,22 @@ NodeId efficient_log_sums(Call& c, NodeId rows) {
   return b.pad(rows, low, high, constant_bits(b.dtype(rows), -kMinusInfinity));
 }
 
+// These ops keep their generator's state among what the backward op is given, dropout or not.
+NodeId generator_state(Call& c) {
+  return c.b.constant_int(DType::kI64, 0);
+}
+
 Values efficient_attention(Call& c) {
   Values values = fused_attention<4>(c);
-  if (c.ok()) values[1] = efficient_log_sums(c, values[1]);
+  if (!c.ok()) return values;
+  values[1] = efficient_log_sums(c, values[1]);
+  values[2] = values[3] = generator_state(c);
   return values;
 }
 
-// cuDNN's op keeps its generator's state among what the backward op is given, dropout or not.
 Values cudnn_attention(Call& c) {
   Values values = fused_attention<9>(c);
-  if (c.ok()) values[6] = values[7] = c.b.constant_int(DType::kI64, 0);
+  if (c.ok()) values[6] = values[7] = generator_state(c);
   return values;
 }
 

@@ -202,13 +202,16 @@ TEST(Attention, the_memory_efficient_kernel_gives_rows_of_sums_that_infinity_fil
     for (const char* name : {"q", "k", "v"}) text.input(name, kFloat, {1, 1, 4, 2});
     text.declare("y", kFloat, {"1", "1", "4", "2"})
         .declare("l", kFloat, {"1", "1", asked ? "32" : "0"})
+        .declare("seed", kLong, {})
+        .declare("offset", kLong, {})
         .raw_node("aten._scaled_dot_product_efficient_attention.default",
                   {tensor("query", "q"), tensor("key", "k"), tensor("value", "v"),
                    none("attn_bias"), flag("compute_log_sumexp", asked)},
-                  R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"l"}},{"as_none":true},)"
-                  R"({"as_none":true}])")
+                  R"([{"as_tensor":{"name":"y"}},{"as_tensor":{"name":"l"}},)"
+                  R"({"as_tensor":{"name":"seed"}},{"as_tensor":{"name":"offset"}}])")
         .output("y")
-        .output("l");
+        .output("l")
+        .output("offset");
     const auto program = lower(text.json());
     ASSERT_TRUE(program) << program.error().message;
     const Tensor zeros = make_tensor(DType::kF32, {1, 1, 4, 2}, Doubles(8, 0));
@@ -218,6 +221,22 @@ TEST(Attention, the_memory_efficient_kernel_gives_rows_of_sums_that_infinity_fil
     for (size_t i = 0; i < sums.size(); ++i)
       EXPECT_EQ(sums[i], i < 4 ? static_cast<double>(std::log(4.0F)) : kInf) << i;
   }
+}
+
+// The backward op, which may run elsewhere, would drop other weights than the forward one did.
+TEST(Attention, fused_kernels_that_drop_are_refused) {
+  ModelText text;
+  for (const char* name : {"q", "k", "v"}) text.input(name, kFloat, {1, 1, 4, 2});
+  text.declare("y", kFloat, {"1", "1", "4", "2"})
+      .raw_node("aten._scaled_dot_product_cudnn_attention.default",
+                {tensor("query", "q"), tensor("key", "k"), tensor("value", "v"), none("attn_bias"),
+                 flag("compute_log_sumexp", true), real("dropout_p", "0.1")},
+                R"([{"as_tensor":{"name":"y"}}])")
+      .output("y");
+  const auto program = lower(text.json());
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().code, Code::kUnsupported);
+  EXPECT_NE(program.error().message.find("dropout in a fused kernel"), std::string::npos);
 }
 
 TEST(Normalisation, layer_norm_is_its_decomposition) {
