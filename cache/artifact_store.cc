@@ -57,6 +57,7 @@ Result<Database> open_database(const Path& file) {
   // NORMAL: what a power failure may cost are the last entries of a cache.
   TRY_STATUS(db.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"));
   TRY_STATUS(check_soundness(db));
+  TRY_STATUS(db.run("CREATE INDEX IF NOT EXISTS artifacts_of_owner ON artifacts (owner, used_ms)"));
   TRY_STATUS(db.keep_pages(4 << 20));
   return db;
 }
@@ -83,7 +84,7 @@ Result<std::unique_ptr<ArtifactStore>> ArtifactStore::open(const Path& file, Sig
       new ArtifactStore(*std::move(db), std::move(key), std::move(options), std::move(warning)));
   const auto ready = [&]() -> Status {
     TRY_STATUS(store->count());
-    TRY_STATUS(store->make_room(0));
+    TRY_STATUS(store->make_room(0, ""));
     return store->db_.run("PRAGMA incremental_vacuum;");
   }();
   if (!ready) return fail(ready.error().within(file.string()));
@@ -193,6 +194,13 @@ std::map<std::string, ArtifactTotals> ArtifactStore::totals() const {
 }
 
 Status ArtifactStore::count() {
+  bytes_of_.clear();
+  Query owners(db_, "SELECT owner, sum(bytes) FROM artifacts GROUP BY owner");
+  for (;;) {
+    TRY(const bool row, owners.next());
+    if (!row) break;
+    bytes_of_[std::string(owners.bytes(0))] = owners.integer(1);
+  }
   Query query(db_, "SELECT kind, count(*), sum(bytes) FROM artifacts GROUP BY kind");
   const std::lock_guard lock(mu_);
   for (auto& [kind, totals] : totals_) totals.entries = totals.bytes = 0;
@@ -217,11 +225,12 @@ Status ArtifactStore::in_transaction(const std::function<Status()>& change) {
 }
 
 Result<KeptArtifact> ArtifactStore::read(const ArtifactId& id, const Viewer& viewer) {
-  int64_t row = 0, used_ms = 0, bytes = 0;
+  Row row;
+  int64_t used_ms = 0;
   Signature signature;
   {
     Query query(db_,
-                "SELECT id, audience, used_ms, signer, signature, bytes FROM artifacts"
+                "SELECT id, audience, used_ms, signer, signature, bytes, owner FROM artifacts"
                 " WHERE kind = ? AND key = ? ORDER BY made_ms DESC");
     query.bind_text(id.kind).bind_text(id.key);
     for (bool admitted = false; !admitted;) {
@@ -229,27 +238,29 @@ Result<KeptArtifact> ArtifactStore::read(const ArtifactId& id, const Viewer& vie
       if (!found) return no_such(id);
       const Audience audience = Audience::parse(query.bytes(1));
       admitted = audience.is_all() || audience.admits(viewer);
-      row = query.integer(0);
+      row = {query.integer(0), query.integer(5), id.kind, std::string(query.bytes(6))};
       used_ms = query.integer(2);
       signature = {std::string(query.bytes(3)), std::string(query.bytes(4))};
-      bytes = query.integer(5);
     }
   }
   KeptArtifact artifact{{}, signature.bytes};
   {
     Query query(db_, "SELECT value FROM contents WHERE id = ?");
-    TRY(const bool found, query.bind(row).next());
+    TRY(const bool found, query.bind(row.id).next());
     if (found) artifact.value = query.bytes(0);
   }
   if (!verify_signature(signed_artifact(id.kind, id.key, artifact.value), signature,
                         key_.public_key(), "the artifact")) {
     damaged(id.kind);
-    TRY_STATUS(in_transaction([&] { return remove(row, id.kind, bytes); }));
+    TRY_STATUS(in_transaction([&] { return remove(row); }));
     return no_such(id);
   }
   const int64_t now_ms = options_.now_ms();
   if (now_ms - used_ms >= kUseNotedEachMs)
-    (void)Query(db_, "UPDATE artifacts SET used_ms = ? WHERE id = ?").bind(now_ms).bind(row).run();
+    (void)Query(db_, "UPDATE artifacts SET used_ms = ? WHERE id = ?")
+        .bind(now_ms)
+        .bind(row.id)
+        .run();
   return artifact;
 }
 
@@ -261,14 +272,15 @@ Status ArtifactStore::write(const ArtifactId& id, const std::string& value,
                 fmt::format("an artifact of {} bytes is larger than all that is kept of them ({})",
                             bytes, options_.max_bytes));
   const std::string admits = audience.to_text();
-  int64_t row = 0, before = 0;
+  Row before;
   {
-    Query query(db_, "SELECT id, bytes FROM artifacts WHERE kind = ? AND key = ? AND audience = ?");
+    Query query(
+        db_, "SELECT id, bytes, owner FROM artifacts WHERE kind = ? AND key = ? AND audience = ?");
     TRY(const bool found, query.bind_text(id.kind).bind_text(id.key).bind_text(admits).next());
-    if (found) row = query.integer(0), before = query.integer(1);
+    if (found) before = {query.integer(0), query.integer(1), id.kind, std::string(query.bytes(2))};
   }
-  if (row != 0) TRY_STATUS(remove(row, id.kind, before));
-  TRY_STATUS(make_room(bytes));
+  if (before.id != 0) TRY_STATUS(remove(before));
+  TRY_STATUS(make_room(bytes, owner));
   const Signature signature = key_.sign(signed_artifact(id.kind, id.key, value));
   const int64_t now_ms = options_.now_ms();
   TRY_STATUS(Query(db_,
@@ -287,6 +299,7 @@ Status ArtifactStore::write(const ArtifactId& id, const std::string& value,
   TRY_STATUS(Query(db_, "INSERT INTO contents (id, value) VALUES (last_insert_rowid(), ?)")
                  .bind_blob(value)
                  .run());
+  bytes_of_[owner] += bytes;
   const std::lock_guard lock(mu_);
   ArtifactTotals& totals = totals_[id.kind];
   ++totals.entries;
@@ -294,34 +307,43 @@ Status ArtifactStore::write(const ArtifactId& id, const std::string& value,
   return {};
 }
 
-// Removes what was not used for the longest until there is room for so many bytes more.
-Status ArtifactStore::make_room(int64_t bytes) {
+// Removes what was not used for the longest until there is room for so many bytes more of `owner`:
+// each time of the user who then has the most, so that nobody is left with less than an equal share
+// for the sake of others.
+Status ArtifactStore::make_room(int64_t bytes, const std::string& owner) {
   for (;;) {
-    int64_t held = 0;
-    for (const auto& [kind, totals] : this->totals()) held += totals.bytes;
-    if (held == 0 || held + bytes <= options_.max_bytes) return {};
-    int64_t row = 0, freed = 0;
-    std::string kind;
-    {
-      Query oldest(db_, "SELECT id, kind, bytes FROM artifacts ORDER BY used_ms, id LIMIT 1");
-      TRY(const bool found, oldest.next());
-      if (!found) return fail(Code::kInternal, "artifacts that are counted and not there");
-      row = oldest.integer(0);
-      kind = oldest.bytes(1);
-      freed = oldest.integer(2);
+    int64_t held = 0, most = -1;
+    std::string of;
+    for (const auto& [user, used] : bytes_of_) {
+      held += used;
+      const int64_t then = used + (user == owner ? bytes : 0);
+      if (used == 0 || then <= most) continue;
+      most = then;
+      of = user;
     }
-    TRY_STATUS(remove(row, kind, freed));
+    if (held == 0 || held + bytes <= options_.max_bytes) return {};
+    Row oldest;
+    {
+      Query query(
+          db_,
+          "SELECT id, bytes, kind FROM artifacts WHERE owner = ? ORDER BY used_ms, id LIMIT 1");
+      TRY(const bool found, query.bind_text(of).next());
+      if (!found) return fail(Code::kInternal, "artifacts that are counted and not there");
+      oldest = {query.integer(0), query.integer(1), std::string(query.bytes(2)), of};
+    }
+    TRY_STATUS(remove(oldest));
     const std::lock_guard lock(mu_);
-    ++totals_[kind].evicted;
+    ++totals_[oldest.kind].evicted;
   }
 }
 
-Status ArtifactStore::remove(int64_t row, const std::string& kind, int64_t bytes) {
-  TRY_STATUS(Query(db_, "DELETE FROM artifacts WHERE id = ?").bind(row).run());
-  TRY_STATUS(Query(db_, "DELETE FROM contents WHERE id = ?").bind(row).run());
+Status ArtifactStore::remove(const Row& row) {
+  TRY_STATUS(Query(db_, "DELETE FROM artifacts WHERE id = ?").bind(row.id).run());
+  TRY_STATUS(Query(db_, "DELETE FROM contents WHERE id = ?").bind(row.id).run());
+  bytes_of_[row.owner] -= row.bytes;
   const std::lock_guard lock(mu_);
-  --totals_[kind].entries;
-  totals_[kind].bytes -= bytes;
+  --totals_[row.kind].entries;
+  totals_[row.kind].bytes -= row.bytes;
   return {};
 }
 

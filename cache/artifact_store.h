@@ -1,5 +1,5 @@
 // ArtifactStore: values that other compilers made, by kind and key, until their bound in bytes; then
-// those go that were not used for the longest. They lie in artifacts.sqlite beside the index: a file
+// those go that were not used for the longest, of the user who has the most. They lie in artifacts.sqlite beside the index: a file
 // of its own with a bound of its own, so that they cost no kernel its place. A thread of its own
 // reads and writes, in the order it was asked. Thread-safe.
 //
@@ -97,15 +97,21 @@ class ArtifactStore {
   Result<KeptArtifact> read(const ArtifactId& id, const Viewer& viewer);
   Status write(const ArtifactId& id, const std::string& value, const Audience& audience,
                const std::string& owner);
-  Status make_room(int64_t bytes);
-  Status remove(int64_t row, const std::string& kind, int64_t bytes);
+  // Of what a row counts for.
+  struct Row {
+    int64_t id = 0, bytes = 0;
+    std::string kind, owner;
+  };
+  Status make_room(int64_t bytes, const std::string& owner);
+  Status remove(const Row& row);
   Status in_transaction(const std::function<Status()>& change);
   void damaged(const std::string& kind);
 
   const SigningKey key_;
   const Options options_;
   const std::string warning_;
-  Database db_;  // the thread's, once it runs
+  Database db_;                              // the thread's, once it runs, as is the next
+  std::map<std::string, int64_t> bytes_of_;  // by owner
 
   mutable std::mutex mu_;
   std::condition_variable work_, idle_;

@@ -84,6 +84,29 @@ TEST_F(ArtifactStoreTest, WhatWasNotUsedForTheLongestMakesRoom) {
   EXPECT_EQ(totals().entries, 1) << "a smaller bound holds from the start";
 }
 
+// The flood of one user makes room at that user's cost, also after a restart.
+TEST_F(ArtifactStoreTest, WhoHasTheMostMakesRoom) {
+  const int64_t each = kRow + 2 + 1000;
+  open(6 * each);
+  const auto fill = [&](const std::string& key, const std::string& owner) {
+    now_ms_ += 100'000;
+    ASSERT_TRUE(put(key, std::string(1000, 'v'), {}, owner));
+  };
+  for (const char* key : {"a1", "a2", "a3"}) fill(key, "ann");
+  for (int i = 0; i < 9; ++i) fill("e" + std::to_string(i), "eve");
+  for (const char* key : {"a1", "a2", "a3"}) EXPECT_NE(value_of(key), "") << key;
+  for (const char* key : {"e6", "e7", "e8"}) EXPECT_NE(value_of(key), "") << key;
+  EXPECT_EQ(value_of("e5"), "");
+  open(6 * each);
+  fill("a4", "ann");
+  EXPECT_EQ(value_of("a1"), "") << "who has the most, with what is put, is the one who puts";
+  EXPECT_EQ(value_of("e6").size(), 1000u);
+  fill("b1", "bob");
+  EXPECT_NE(value_of("b1"), "") << "who has the least makes no room";
+  EXPECT_EQ(totals().entries, 6);
+  EXPECT_EQ(totals().bytes, 6 * each);
+}
+
 TEST_F(ArtifactStoreTest, AChangedValueIsAMissAndIsRemoved) {
   ASSERT_TRUE(put("k", "good"));
   ASSERT_TRUE(put("other", "good"));
