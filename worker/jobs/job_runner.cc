@@ -269,7 +269,11 @@ bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_
     const bool is_custom = job.family == Family::kCustom;
     if (is_custom) runner_.end();
     if (!running.measure(runner_, known_, gives_way)) return false;
-    if (is_custom) runner_.end();
+    // So may what another worker built, which on a CPU is code of that process.
+    const bool is_anothers =
+        options_.compiling_disturbs &&
+        !std::ranges::all_of(job.candidates, &std::string::empty, &CandidateJob::binary);
+    if (is_custom || is_anothers) runner_.end();
     if (running.is_timed())
       measure_calibration();
     else

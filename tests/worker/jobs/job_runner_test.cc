@@ -196,8 +196,9 @@ TEST_F(JobRunnerTest, WhereCompilingDisturbsNothingAJobThatWaitsForItGivesWay) {
   runner.stop();
 }
 
-// A kernel finds nothing that another user's kernel left open in its process.
-TEST_F(JobRunnerTest, ACustomKernelsRunnerEndsWithItsJob) {
+// A kernel finds nothing that another user's kernel, or another worker's binary, left open in its
+// process.
+TEST_F(JobRunnerTest, TheRunnerOfACustomKernelOrOfAnothersBinaryEndsWithItsJob) {
   const Artifact nosy =
       compile_kernel(std::string(kRight) + "if (found) out[first] = 1e9;",
                      "extern \"C\" { int dup2(int, int); int fcntl(int, int, ...); }\n"
@@ -206,11 +207,11 @@ TEST_F(JobRunnerTest, ACustomKernelsRunnerEndsWithItsJob) {
                      "  found = fcntl(777, 1) >= 0;\n"
                      "  dup2(1, 777);\n"
                      "}\n");
-  for (const uint64_t lease : {1, 2}) {
+  for (const uint64_t lease : {1, 2, 3, 4}) {
     Job job = add_job(Job::Kind::kFinal);
     job.lease = lease;
     job.kernel_key = Digest::of(std::to_string(lease));
-    job.family = Family::kCustom;
+    job.family = lease <= 2 ? Family::kCustom : Family::kPointwise;
     job.candidates.push_back({0, {}, recipe_to_json(nosy.recipe), nosy.binary});
     bench_.submit({job});
     const auto known = results(lease);
