@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cache/sealed_rows.h"
+#include "compiler_core/base/own_directory.h"
 
 namespace kiln {
 namespace {
@@ -88,6 +89,9 @@ Result<std::unique_ptr<Spool>> Spool::open(Path folder, int64_t max_bytes,
   TRY(auto blobs, BlobStore::open(folder / "blobs"));
   TRY_STATUS(make_directories(folder / "kernels"));
   TRY_STATUS(make_directories(folder / "programs"));
+  // What lies in them is signed and served: seals show damage, not whose hand it was.
+  for (const Path& each : {folder, folder / "blobs", folder / "kernels", folder / "programs"})
+    TRY_STATUS(check_ours(each));
   std::unique_ptr<Spool> spool(
       new Spool(std::move(folder), max_bytes, std::move(blobs), std::move(log)));
   spool->scan();
