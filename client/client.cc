@@ -146,14 +146,18 @@ struct Client::Impl {
   }
 
   // Keeps `files` for the next caller, in this process and, if there is a tier, on disk. A disk
-  // that refuses costs the next process a fetch, and nothing now.
-  void keep(const Digest& key, const SharedFiles& files, bool on_disk, bool in_memory = true) {
+  // that refuses costs the next process a fetch, and nothing now; `wanted` hears of it.
+  void keep(const CompileOptions& wanted, const Digest& key, const SharedFiles& files, bool on_disk,
+            bool in_memory = true) {
     if (in_memory) {
       std::lock_guard lock(mu);
       if (remembered.size() >= kMaxRemembered) remembered.erase(remembered.begin());
       remembered[key] = files;
     }
-    if (on_disk && local) (void)local->put(key, *files);
+    if (!on_disk || !local) return;
+    const Status kept = local->put(key, *files);
+    if (!kept && wanted.on_message)
+      wanted.on_message("the cache directory does not keep it: " + kept.error().message);
   }
 
   Result<ProgramFiles> recall_from_disk(const Digest& key, const CompileRequest& asked) {
@@ -279,7 +283,7 @@ struct Client::Impl {
       if (files && (!only_verified || is_verified(files->program))) {
         auto shared = std::make_shared<const ProgramFiles>(*std::move(files));
         if (shared->program.template_stamp == template_stamp(template_versions())) {
-          keep(key, shared, false);
+          keep(wanted, key, shared, false);
           return Found{shared};
         }
         const bool is_better = wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing();
@@ -289,7 +293,7 @@ struct Client::Impl {
     if (SharedFiles files = not_revoked(
             bundles->find_in_tier(form.digest, wanted.target, wanted.mode, wanted.on_message))) {
       const bool fits = check_is_asked(request_for(form, wanted), files->program, "").has_value();
-      keep(key, files, fits);
+      keep(wanted, key, files, fits);
       return Found{files};
     }
     Error why{Code::kUnavailable, "no coordinator is configured", 0};
@@ -301,7 +305,7 @@ struct Client::Impl {
         // default program that it is.
         const bool is_tier0 = found->outcome == Outcome::kTier0;
         if (is_verified(found->files->program))
-          keep(is_tier0 ? program_key(form.digest, wanted.target, Mode::kDefault) : key,
+          keep(wanted, is_tier0 ? program_key(form.digest, wanted.target, Mode::kDefault) : key,
                found->files, true, !is_tier0 && found->outcome != Outcome::kStale);
         return *std::move(found);
       }
@@ -324,7 +328,7 @@ struct Client::Impl {
     // A program made without search must not stand in for the tuned one later.
     const Digest made_key = made.files->program.key;
     // Where a signer is pinned, nothing that carries no signature of its would be taken back.
-    keep(made_key, made.files, signer.empty());
+    keep(wanted, made_key, made.files, signer.empty());
     return made;
   }
 

@@ -21,6 +21,7 @@
 #include "compiler_core/command_line/command_line.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/runtime/cuda_device.h"
+#include "schema/keys/key_file.h"
 #include "schema/metrics/http_port.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/worker_status.h"
@@ -456,6 +457,7 @@ Status build(const Flags& flags, const Scratch& scratch, const sigset_t& stop_si
 
 Status serve(const Flags& flags, const Scratch& scratch, const sigset_t& stop_signals) {
   TRY_STATUS(check_surroundings(flags));
+  if (!flags.key.empty()) TRY_STATUS(read_client_key(flags.key).map([](const ClientKey&) {}));
   return flags.builds() ? build(flags, scratch, stop_signals)
                         : measure(flags, scratch, stop_signals);
 }

@@ -1,7 +1,6 @@
 #include "client/cli/report.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,10 +14,16 @@
 namespace kiln::cli {
 namespace {
 
+// Otherwise kUnavailable is something of this machine, such as a full disk.
+bool is_of_service(const Options& options, const Error& error) {
+  return !options.coordinator.empty() || error.message.find("coordinator") != std::string::npos;
+}
+
 // The next step, by what went wrong; empty: the message says it.
 std::string advice(const Options& options, const Error& error) {
   switch (error.code) {
     case Code::kUnavailable:
+      if (!is_of_service(options, error)) return "";
       if (options.coordinator.empty())
         return "start a service with `kiln up`, or name one with --coordinator or KILN_COORDINATOR";
       if (error.message.find("worker") != std::string::npos)
@@ -201,28 +206,16 @@ std::string progress_text(const std::string& subject, Mode mode, const CompilePr
   return text;
 }
 
-// Ctrl-C: the line is ended, and what becomes of the work is said; then as without us.
-extern "C" void say_interrupted(int signal) {
-  constexpr std::string_view kText =
-      "\r\033[K\nkiln: interrupted; a service keeps what was measured: ask again to go on\n";
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  const std::string_view text = terminal ? kText : kText.substr(kText.find("kiln:"));
-  (void)!::write(STDERR_FILENO, text.data(), text.size());
-  ::signal(signal, SIG_DFL);
-  ::raise(signal);
-}
-
 ProgressLine::ProgressLine(std::string subject, const Options& options)
     : subject_(std::move(subject)),
       mode_(options.mode == "max-autotune" ? Mode::kMaxAutotune : Mode::kDefault),
       quiet_(options.quiet),
       terminal_(::isatty(STDERR_FILENO) == 1),
-      before_(::signal(SIGINT, say_interrupted)) {
-  if (before_ == SIG_IGN) ::signal(SIGINT, SIG_IGN);  // as under nohup
-}
+      interruption_(options.coordinator.empty()
+                        ? "interrupted"
+                        : "interrupted; a service keeps what was measured: ask again to go on") {}
 
 ProgressLine::~ProgressLine() {
-  ::signal(SIGINT, before_);
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 

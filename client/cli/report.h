@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "client/cli/interruption.h"
 #include "client/cli/options.h"
 #include "client/specialised_program.h"
 
@@ -48,7 +49,7 @@ void note_kept_nowhere(const Options& options, const std::string& file,
 std::string progress_text(const std::string& subject, Mode mode, const CompileProgress& progress);
 
 // Progress on stderr while a compile waits: on a terminal a line that overwrites itself, elsewhere
-// one every ten seconds, and with --quiet none. Ctrl-C ends the line and says what becomes of the work.
+// one every ten seconds, and with --quiet none. A signal ends the line, and the work here.
 class ProgressLine {
  public:
   ProgressLine(std::string subject, const Options& options);
@@ -61,7 +62,7 @@ class ProgressLine {
   const std::string subject_;
   const Mode mode_;
   const bool quiet_, terminal_;
-  void (*const before_)(int);  // what SIGINT did
+  const Interruption interruption_;
   bool shown_ = false;
   double last_s_ = 0;  // when a line was last shown, since the compile began
 };

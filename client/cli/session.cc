@@ -35,7 +35,10 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
       return reader->read(urls, timeout);
     };
   }
-  return Client::create(std::move(client));
+  auto made = Client::create(std::move(client));
+  // It asked no service yet: what is unavailable is the cache directory.
+  if (!made && made.error().code == Code::kUnavailable) made.error().code = Code::kInvalidArgument;
+  return made;
 }
 
 Result<CompileOptions> compile_options(const Options& options) {

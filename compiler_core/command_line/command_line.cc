@@ -113,6 +113,16 @@ std::optional<int> print_for_tools(const CLI::App& app, std::span<const std::str
   return 0;
 }
 
+// What CLI11 says of an option's value, in a sentence.
+std::string in_words(const std::string& complaint) {
+  constexpr std::string_view kNotConverted = "Could not convert: ", kIs = " = ";
+  const size_t is = complaint.find(kIs);
+  if (!complaint.starts_with(kNotConverted) || is == std::string::npos) return complaint;
+  return fmt::format("{}: '{}' is no number",
+                     complaint.substr(kNotConverted.size(), is - kNotConverted.size()),
+                     complaint.substr(is + kIs.size()));
+}
+
 }  // namespace
 
 std::string version_line(std::string_view program,
@@ -168,7 +178,7 @@ std::string usage_error(const CLI::App& app, std::span<const std::string> argume
                "lists them");
   if (!commands.empty())
     return say(fmt::format("which command? {}", one_of(commands)), "says what each does");
-  return say(complaint, "explains");
+  return say(in_words(complaint), "explains");
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
@@ -186,7 +196,8 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
     app.parse(std::move(reversed));
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    const bool answers = error.get_exit_code() == 0;  // --help, --version
+    if (answers && walk(app, arguments).unknown_command.empty()) return app.exit(error);
     std::fputs(usage_error(app, arguments, error.what()).c_str(), stderr);
     return 2;
   }

@@ -12,7 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string_view>
+#include <thread>
 
 namespace kiln {
 namespace {
@@ -110,6 +113,41 @@ bool read_until(int fd, Clock::time_point deadline, std::string& output) {
   }
 }
 
+// The children that run, for end_children().
+struct Children {
+  std::mutex mutex;
+  bool ending = false;
+  std::map<pid_t, Path> directories;
+};
+Children& children() {
+  static Children all;
+  return all;
+}
+
+// A child is listed until it is about to be waited for: its process group is nobody else's.
+class ListedChild {
+ public:
+  ListedChild(pid_t child, const Path& directory) : child_(child) {
+    const std::scoped_lock lock(children().mutex);
+    children().directories.emplace(child, directory);
+    if (children().ending) ::kill(-child, SIGKILL);
+  }
+  ListedChild(const ListedChild&) = delete;
+  ListedChild& operator=(const ListedChild&) = delete;
+  ~ListedChild() {
+    const std::scoped_lock lock(children().mutex);
+    children().directories.erase(child_);
+  }
+
+ private:
+  const pid_t child_;
+};
+
+bool is_ending() {
+  const std::scoped_lock lock(children().mutex);
+  return children().ending;
+}
+
 int reap(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -122,6 +160,7 @@ int reap(pid_t child) {
 Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Path& directory,
                                int64_t timeout_ms, const StartChild& start) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  if (is_ending()) return fail(Code::kUnavailable, "this process ends");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return fail(Code::kUnavailable, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
@@ -133,14 +172,34 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Pa
                                : spawn(command, environment, directory, write_end.fd));
   write_end.close();
   ChildOutcome outcome;
-  if (!read_until(read_end.fd, deadline, outcome.output)) {
-    ::kill(-child, SIGKILL);
+  bool in_time = false;
+  {
+    const ListedChild listed(child, directory);
+    in_time = read_until(read_end.fd, deadline, outcome.output);
+    if (!in_time) ::kill(-child, SIGKILL);
+  }
+  if (!in_time) {
     reap(child);
     return fail(Code::kDeadlineExceeded,
                 fmt::format("{} ran longer than {} ms", command[0], timeout_ms));
   }
   outcome.exit_status = reap(child);
   return outcome;
+}
+
+void end_children() {
+  std::map<pid_t, Path> killed;
+  {
+    const std::scoped_lock lock(children().mutex);
+    children().ending = true;
+    killed = children().directories;
+    for (const auto& [child, directory] : killed) ::kill(-child, SIGKILL);
+  }
+  // Their callers remove the directories themselves, unless this process ends before that.
+  constexpr auto kTheirTime = std::chrono::milliseconds(50);
+  std::this_thread::sleep_for(kTheirTime);
+  std::error_code ignored;
+  for (const auto& [child, directory] : killed) std::filesystem::remove_all(directory, ignored);
 }
 
 }  // namespace kiln

@@ -33,4 +33,8 @@ using StartChild = std::function<Result<pid_t>(const std::vector<std::string>& w
 Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Path& directory,
                                int64_t timeout_ms, const StartChild& start = {});
 
+// Before this process ends itself in the middle: kills the children of every run_child() and removes
+// their directories, which their owners do not get to. From then on run_child() is kUnavailable.
+void end_children();
+
 }  // namespace kiln

@@ -224,7 +224,10 @@ KeyPair make_key_pair() {
 }
 
 Result<ClientKey> read_client_key(const Path& file) {
-  TRY_STATUS(check_secret(file, "revoke it and make another"));
+  Status safe = check_secret(file, "revoke it and make another");
+  if (!safe && safe.error().code == Code::kNotFound)
+    safe.error().message += "; `kiln keys new` makes keys, on the coordinator's machine";
+  TRY_STATUS(safe);
   TRY(auto fields, read_fields(file));
   ClientKey key;
   key.name = fields["name"];

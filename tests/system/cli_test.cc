@@ -1,6 +1,8 @@
 // The command line as scripts depend on it: names, fields, exit codes.
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -160,6 +162,51 @@ TEST_F(Cli, ExitCodesOfBadInput) {
   EXPECT_EQ(kiln({"up", "--listen", "tcp://0.0.0.0:0", "--data-dir", (dir_.path() / "d").string()})
                 .exit_code,
             2);
+}
+
+// A signal ends compilers, their directories and the command, which says so.
+TEST_F(Cli, AnInterruptedCompileLeavesNothing) {
+  const Path scratch = dir_.path() / "scratch", said = dir_.path() / "said";
+  std::filesystem::create_directory(scratch);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Child compile = Child::start({binary("kiln"), "compile", small_graph("bert.pt2")}, "/dev/null",
+                                 said, {"TMPDIR=" + scratch.string()});
+    const auto compiles = [&] {
+      const std::filesystem::directory_iterator found(scratch);
+      return std::ranges::any_of(found, [](const auto& entry) {
+        return entry.path().filename().string().starts_with("kiln-compile");
+      });
+    };
+    for (int i = 0; i < 3000 && !compiles(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_TRUE(compiles());
+    const std::vector<pid_t> compilers = descendants(compile.pid(), "cc1plus");
+    compile.signal(signal);
+    EXPECT_EQ(compile.wait(), 128 + signal);
+    EXPECT_TRUE(std::filesystem::is_empty(scratch));
+    for (const pid_t compiler : compilers) EXPECT_TRUE(ends(compiler));
+    EXPECT_EQ(read_file(said).value(), "kiln: interrupted\n");
+  }
+}
+
+// A disk that takes nothing is no reason to look for a service.
+TEST_F(Cli, WhatADiskDoesNotTakeIsSaid) {
+  const std::string file = small_graph("softmax.pt2");
+  const Finished written = kiln({"explain", file, "--html", "/dev/full"});
+  EXPECT_NE(written.exit_code, 0);
+  EXPECT_EQ(written.err.find("kiln up"), std::string::npos) << written.err;
+  const Finished folder = kiln({"compile", file, "--cache-dir", "/proc/none"});
+  EXPECT_EQ(folder.exit_code, 2) << folder.err;
+  const Finished taken = kiln({"compile", file, "--out", write("taken", "").string()});
+  EXPECT_EQ(taken.exit_code, 2) << taken.err;
+  EXPECT_NE(taken.err.find("is a file"), std::string::npos) << taken.err;
+}
+
+TEST_F(Cli, AWorkerWithoutItsKeyFileEndsAtOnce) {
+  const Finished worker =
+      run({binary("kiln-worker"), "--coordinator", "tcp://127.0.0.1:9", "--key", "/none.key"});
+  EXPECT_EQ(worker.exit_code, 2) << worker.err;
+  EXPECT_NE(worker.err.find("`kiln keys new` makes keys"), std::string::npos) << worker.err;
 }
 
 TEST_F(Cli, AnUncoveredOpExits6AndNamesOpAndLine) {

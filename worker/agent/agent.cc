@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int64_t kFirstPauseMs = 50, kLongestPauseMs = 2000;
+constexpr auto kSameWordsAfter = std::chrono::minutes(1);
 constexpr size_t kMaxWaitingBytes = 512;
 
 int left_ms(Clock::time_point until) {
@@ -59,6 +60,8 @@ std::vector<CandidateResult> take_out_unsigned(Job& job, const Signature& signer
 Status Agent::run(const Work& work) {
   std::mt19937_64 random(options_.jitter_seed);
   int64_t pause_ms = kFirstPauseMs;
+  std::string said;  // last, in the log
+  Clock::time_point said_again;
   while (!stopping() && !finished()) {
     auto connected = connect();
     if (!connected && is_hopeless(connected.error())) {
@@ -72,7 +75,11 @@ Status Agent::run(const Work& work) {
       return ended;
     }
     if (connected) pause_ms = kFirstPauseMs;
-    spdlog::warn("{}; trying again", ended.error().message);
+    if (const auto now = Clock::now(); ended.error().message != said || now >= said_again) {
+      spdlog::warn("{}; trying again", ended.error().message);
+      said = ended.error().message;
+      said_again = now + kSameWordsAfter;
+    }
     lost(ended.error().message);
     const int64_t jitter_ms = static_cast<int64_t>(random() % static_cast<uint64_t>(pause_ms));
     if (!pause(pause_ms / 2 + jitter_ms)) break;

@@ -144,9 +144,9 @@ Result<void> list(const Options& options) {
     return {};
   }
   for (const Line& line : lines) std::fputs(text_of(line).c_str(), stdout);
-  std::fputs(fmt::format("{} programs, {} kernels, {} blobs, {} records; {:.1f} MiB{}\n",
+  std::fputs(fmt::format("{} programs, {} kernels, {} blobs, {} records; {:.1f} MiB in {}{}\n",
                          totals.programs, totals.kernels, totals.blobs, totals.records,
-                         static_cast<double>(totals.bytes) / (1 << 20),
+                         static_cast<double>(totals.bytes) / (1 << 20), options.data_dir,
                          static_cast<int64_t>(lines.size()) < totals.programs + totals.kernels
                              ? fmt::format(" ({} shown; --limit 0 shows all)", lines.size())
                              : "")

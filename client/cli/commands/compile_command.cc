@@ -85,6 +85,11 @@ int compile_command(const Options& options) {
     print_error("", {Code::kInvalidArgument, "--out takes the program of one FILE", 0});
     return kBadInput;
   }
+  if (std::error_code none; std::filesystem::is_regular_file(options.out, none)) {
+    print_error("",
+                {Code::kInvalidArgument, "--out: " + options.out + " is a file, no directory", 0});
+    return kBadInput;
+  }
   if (options.locked) return compile_locked(options);
   CommandTrace trace(options, options.warm_up ? "warm" : "compile");
   trace.follow(*compile);

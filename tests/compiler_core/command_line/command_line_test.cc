@@ -64,6 +64,11 @@ TEST(UsageError, NamesTheCommandThatWasMeant) {
   EXPECT_EQ(Baker().error_of({"dance"}), "baker: no command 'dance' (baker --help lists them)\n");
 }
 
+TEST(UsageError, AnswersHelpOnACommandThatIsNone) {
+  EXPECT_EQ(Baker().error_of({"help", "bkae"}),
+            "baker: no command 'bkae'; did you mean bake? (baker --help lists them)\n");
+}
+
 TEST(UsageError, NamesTheOptionThatWasMeant) {
   EXPECT_EQ(Baker().error_of({"bake", "rye", "--minuets=3"}),
             "baker: baker bake has no option --minuets; did you mean --minutes? (baker bake --help "
@@ -83,6 +88,8 @@ TEST(UsageError, HasTheProgramsNameInFrontOfEveryOther) {
   EXPECT_EQ(Baker().error_of({"bake"}), "baker: DOUGH is required (baker bake --help explains)\n");
   EXPECT_EQ(Baker().error_of({"bake", "rye", "--oven", "middle"}),
             "baker: --oven: middle not in {left,right} (baker bake --help explains)\n");
+  EXPECT_EQ(Baker().error_of({"bake", "rye", "--minutes", "ten"}),
+            "baker: --minutes: 'ten' is no number (baker bake --help explains)\n");
 }
 
 // A value may be the name of a command.
