@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <linux/sched.h>
 #include <linux/securebits.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -29,6 +30,10 @@ constexpr uint64_t kRefer = 1 << 13;        // LANDLOCK_ACCESS_FS_REFER, from ve
 constexpr uint64_t kTruncate = 1 << 14;     // from version 3
 constexpr uint64_t kIoctlDevice = 1 << 15;  // from version 5
 constexpr int kLastCapability = 63;
+// What programs may read of the machine in /proc; self is the first process of the sandbox.
+constexpr const char* kProcParts[] = {"self",    "cpuinfo", "meminfo", "stat",
+                                      "version", "devices", "driver",  "sys"};
+constexpr size_t kLongestProcPart = 32;
 
 struct MountAttributes {  // struct mount_attr
   uint64_t set = 0, clear = 0, propagation = 0, user_namespace = 0;
@@ -71,6 +76,7 @@ class Child {
     check("setsid", call(SYS_setsid));
     call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     await_parent();
+    if (plan_.namespaces) call(SYS_unshare, CLONE_NEWIPC);  // where a unit or a profile allows it
     // As the parent's user, who may see the folders; in it all belongs to nobody.
     if (plan_.namespaces) make_root();
     arrange_descriptors();
@@ -160,6 +166,30 @@ class Child {
     }
   }
 
+  KILN_IN_CHILD static void make_file(const char* path) {
+    const long file = call(SYS_open, path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (file >= 0) call(SYS_close, file);
+  }
+
+  KILN_IN_CHILD void bind_proc_parts() const {
+    for (const char* part : kProcParts) {
+      char source[sizeof "/old/proc/" + kLongestProcPart] = "/old/proc/";
+      for (size_t i = 0, at = sizeof "/old/proc/" - 1; part[i] != '\0'; ++i) source[at++] = part[i];
+      const char* const path = source + sizeof "/old" - 1;
+      struct stat found {};
+      if (call(SYS_stat, source, &found) < 0) continue;
+      if (S_ISDIR(found.st_mode))
+        call(SYS_mkdir, path, 0755);
+      else
+        make_file(path);
+      check("bind proc", call(SYS_mount, source, path, nullptr, MS_BIND | MS_REC, nullptr));
+      MountAttributes attributes;
+      attributes.set = kAttrReadOnly | kAttrNoSuid | kAttrNoDevices | kAttrNoExec;
+      check("bind proc",
+            call(SYS_mount_setattr, -1, path, kRecursive, &attributes, sizeof attributes));
+    }
+  }
+
   KILN_IN_CHILD void put(const SandboxMount& mount) const {
     using Kind = SandboxMount::Kind;
     if (mount.kind == Kind::kLink) {
@@ -169,8 +199,13 @@ class Child {
     }
     make_directories(mount.path, !mount.is_file);
     if (mount.kind == Kind::kProc) {
-      check("mount proc",
-            call(SYS_mount, "proc", mount.path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr));
+      const long made =
+          call(SYS_mount, "proc", mount.path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
+      // Where parts of /proc are hidden from us, Linux lets nobody mount one that hides nothing.
+      if (made == -EPERM)
+        bind_proc_parts();
+      else
+        check("mount proc", made);
       return;
     }
     if (mount.kind == Kind::kScratch) {
@@ -178,10 +213,7 @@ class Child {
             call(SYS_mount, "tmpfs", mount.path, "tmpfs", MS_NOSUID | MS_NODEV, mount.source));
       return;
     }
-    if (mount.is_file) {
-      const long file = call(SYS_open, mount.path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-      if (file >= 0) call(SYS_close, file);
-    }
+    if (mount.is_file) make_file(mount.path);
     check("bind", call(SYS_mount, mount.source, mount.path, nullptr, MS_BIND | MS_REC, nullptr));
     MountAttributes attributes;
     attributes.set = kAttrNoSuid;

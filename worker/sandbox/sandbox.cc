@@ -24,8 +24,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kNamespaces =
-    CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+constexpr int kNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET;
 constexpr uid_t kNobody = 65534;
 constexpr size_t kStackBytes = 64 << 10;
 constexpr rlim_t kCompilerBytes = rlim_t{4} << 30;  // of addresses, its libraries' among them

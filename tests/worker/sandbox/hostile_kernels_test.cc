@@ -1,7 +1,10 @@
 // Kernels that attack the machine from kiln-runner, in the sandbox that a worker starts it in. Each
 // tries something when it is loaded, and is wrong if that succeeded.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/worker/kernels.h"
 #include "worker/jobs/evaluation.h"
@@ -88,6 +91,29 @@ TEST_F(HostileKernels, ReadNoFileOfTheWorkers) {
         std::string("/dev/shm/../../etc/shadow"), std::string("/dev/mem"),
         std::string("/sys/kernel/notes")})
     expect_harmless("reads(\"" + path + "\") || access(\"" + path + "\", 0) == 0");
+}
+
+// As a unit with ProtectKernelTunables= or a container does: then Linux lets nobody mount a /proc.
+void mask_proc() {
+  ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_PRIVATE | MS_REC, nullptr), 0);
+  ASSERT_EQ(::mount("tmpfs", "/proc/sys", "tmpfs", 0, nullptr), 0);
+}
+
+TEST_F(HostileKernels, SeeOnlyThemselvesWherePartsOfProcAreMasked) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can mask parts of /proc";
+  const std::string ours = std::to_string(::getpid());
+  const auto body = [&] {
+    mask_proc();
+    for (const std::string& path :
+         {std::string("/proc/1/cmdline"), "/proc/" + ours + "/cmdline", std::string("/proc/mounts"),
+          std::string("/proc/self/root/etc/passwd"), std::string("/proc/self/cwd/../etc/passwd")})
+      expect_harmless("reads(\"" + path + "\")");
+    expect_harmless("open(\"/proc/self/oom_score_adj\", 1) >= 0");
+    expect_harmless("!reads(\"/proc/self/maps\") || !reads(\"/proc/cpuinfo\")");
+    ::_exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(HostileKernels, WriteNowhereThatLasts) {
