@@ -40,7 +40,7 @@ nav li a { display: block; padding: 5px 10px; border-radius: 6px; color: var(--i
 nav li a:hover { background: var(--room); }
 nav li a[aria-current] { background: var(--room); font-weight: 600; box-shadow: inset 0 -2px var(--accent); }
 .who { margin-left: auto; display: flex; gap: 10px; align-items: center; color: var(--quiet); }
-main { max-width: 1180px; margin: 0 auto; padding: 18px 20px 40px; outline: none; }
+main { max-width: 1320px; margin: 0 auto; padding: 18px 20px 40px; outline: none; }
 h1 { font-size: 1.5rem; margin: 6px 0 2px; overflow-wrap: anywhere; }
 h2 { font-size: 1.05rem; margin: 0 0 8px; }
 .about { color: var(--quiet); margin: 0 0 14px; max-width: 75ch; }
@@ -75,7 +75,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 td.word { min-width: 4.5rem; max-width: 34rem; overflow-wrap: break-word; }
 td.word a.code { display: inline-block; min-width: 7rem; overflow-wrap: normal; }
 td.word span.code { min-width: 15rem; }
-td.word > span { display: inline-block; max-width: 34rem; max-height: 9em; overflow: auto;
+td.word > span { display: inline-block; max-width: 34rem; max-height: 12em; overflow: auto;
   overflow-wrap: break-word; }
 td:has(svg.bar) { min-width: 11.5rem; }
 a.bars { text-decoration: none; }
@@ -132,7 +132,7 @@ svg text { fill: var(--quiet); font-size: 11px; }
 .runner circle { fill: var(--s0); opacity: .45; } .runner .median { stroke: var(--ink); stroke-width: 2; }
 .runner.won circle { fill: var(--s1); opacity: .6; } .runner.won text { fill: var(--ink); font-weight: 600; }
 footer { display: flex; flex-wrap: wrap; gap: 4px 20px; padding: 12px 20px 24px; color: var(--quiet);
-  max-width: 1180px; margin: 0 auto; font-size: .87rem; }
+  max-width: 1320px; margin: 0 auto; font-size: .87rem; }
 @media (max-width: 600px) {
   header, main, footer { padding-left: 12px; padding-right: 12px; }
   #live > .half { grid-column: 1 / -1; }

@@ -99,9 +99,8 @@ Table kernels_of(const ProgramFacts& facts) {
   table.note =
       "The bound is that of the bytes of inputs and outputs, at the memory speed that the device "
       "model is known for; a CPU's is not known here. Operations are shown to operators, of "
-      "kernels "
-      "whose workload is kept. `kiln explain` computes the whole roofline from the graph, and "
-      "names the source lines, which stay with the client.";
+      "kernels whose workload is kept. Source lines and the whole roofline stay with the client: "
+      "kiln explain MODEL --html FILE writes a page with both.";
   return table;
 }
 
