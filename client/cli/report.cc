@@ -31,7 +31,7 @@ std::string advice(const Options& options, const Error& error) {
             "`kiln stats --coordinator {0}` lists its workers; `kiln-worker "
             "--coordinator {0}` starts one",
             options.coordinator);
-      return fmt::format("`kiln stats --coordinator {}` says whether it is there",
+      return fmt::format("`kiln doctor --coordinator {}` says what is in the way",
                          options.coordinator);
     case Code::kOverloaded:
       return "try again a little later";

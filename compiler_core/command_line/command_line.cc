@@ -31,10 +31,11 @@ struct Walk {
   const CLI::App* command;
   std::string unknown_command;
   std::string unknown_option;
+  std::string without_value;  // an option before another
 };
 
 Walk walk(const CLI::App& app, std::span<const std::string> arguments) {
-  Walk found{&app, "", ""};
+  Walk found{&app, "", "", ""};
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument == "--") break;
@@ -45,7 +46,9 @@ Walk walk(const CLI::App& app, std::span<const std::string> arguments) {
           found.unknown_option = argument.substr(0, argument.find('='));
       } else if (option != nullptr && takes_a_value(*option) &&
                  argument.find('=') == std::string::npos) {
-        ++i;
+        const std::string next = ++i < arguments.size() ? arguments[i] : "";
+        if (next.starts_with("--") && option_named(*found.command, next) != nullptr)
+          found.without_value = argument;
       }
       continue;
     }
@@ -176,6 +179,7 @@ std::string usage_error(const CLI::App& app, std::span<const std::string> argume
     return say(fmt::format("{} option {}{}", lacks, found.unknown_option,
                            did_you_mean(found.unknown_option, long_options(*found.command))),
                "lists them");
+  if (!found.without_value.empty()) return say(found.without_value + " takes a value", "explains");
   if (!commands.empty())
     return say(fmt::format("which command? {}", one_of(commands)), "says what each does");
   return say(in_words(complaint), "explains");

@@ -128,11 +128,13 @@ std::optional<Error> Connection::Impl::hopeless() const {
                  0};
   }
   if (trouble == Trouble::kMechanism) {
-    return Error{Code::kPermissionDenied,
-                 fmt::format("the coordinator at {} runs without keys: start it with --keys, or "
-                             "leave --key and KILN_KEY away",
-                             endpoint),
-                 0};
+    return Error{
+        Code::kPermissionDenied,
+        fmt::format(
+            "the coordinator at {} runs without keys: start it with --keys DATA_DIR/keys, or "
+            "leave --key and KILN_KEY away",
+            endpoint),
+        0};
   }
   return std::nullopt;
 }

@@ -24,7 +24,7 @@ Status TuningScheduler::check_target(const Target& target) const {
     return fail(Code::kInvalidArgument,
                 fmt::format("the target '{}' names no instruction set", target.to_string()));
   if (options_.max_waiting_for_worker_ms > 0 || workers_.serves(target)) return {};
-  return fail(Code::kUnavailable, fmt::format("{}; the workers there are have: {}",
+  return fail(Code::kUnavailable, fmt::format("{}; workers are connected for: {}",
                                               nobody_measures(target), workers_.targets()));
 }
 

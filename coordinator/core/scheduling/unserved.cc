@@ -61,7 +61,7 @@ void TuningScheduler::fail_if_unserved(int64_t now_ms, int64_t served_ms, const 
   // Failed before settle() looks: not remembered, since the next worker may be on its way.
   task.fail(Error{
       Code::kUnavailable,
-      fmt::format("{}{} since {} s; the workers there are have: {}", nobody_measures(task.target()),
+      fmt::format("{}{} since {} s; workers are connected for: {}", nobody_measures(task.target()),
                   lacking, (now_ms - task.unserved_since_ms) / 1000, workers_.targets()),
       0});
   settle(now_ms, task, out);

@@ -92,6 +92,11 @@ TEST(UsageError, HasTheProgramsNameInFrontOfEveryOther) {
             "baker: --minutes: 'ten' is no number (baker bake --help explains)\n");
 }
 
+TEST(UsageError, NamesTheOptionThatTookAnotherForItsValue) {
+  EXPECT_EQ(Baker().error_of({"bake", "--oven", "--minutes", "3", "rye"}),
+            "baker: --oven takes a value (baker bake --help explains)\n");
+}
+
 // A value may be the name of a command.
 TEST(UsageError, ValuesAreNoCommands) {
   EXPECT_EQ(Baker().error_of({"bake", "--oven", "shelves", "rye"}),

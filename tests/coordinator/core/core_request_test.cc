@@ -266,7 +266,7 @@ TEST(CoreRequest, TargetThatNoWorkerHasFailsOnceTheFleetHadTimeToComeBack) {
   bench.tick(1);
   const Error error = bench.one<Answer>().reply.outcome.error();
   EXPECT_EQ(error.code, Code::kUnavailable);
-  EXPECT_NE(error.message.find("the workers there are have: none"), std::string::npos);
+  EXPECT_NE(error.message.find("workers are connected for: none"), std::string::npos);
 }
 
 TEST(CoreRequest, TargetWhoseWorkersWentAwayIsNotWaitedForHoweverYoungTheCoordinator) {
