@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ["KILN_BUILD_DIR"]).resolve() / "bin"
 UNITS = ["kiln-coordinator.service", "kiln-worker@.service"]
-# As systemd-analyze rates them: 0 gives away nothing, 10 everything. A worker makes namespaces, unless a drop-in forbids it.
+# As systemd-analyze rates them: 0 gives away nothing, 10 everything. A worker makes namespaces, unless a drop-in
+# forbids it.
 MOST_EXPOSURE = {"kiln-coordinator.service": 1.4, "kiln-worker@.service": 1.9}
 MOST_CONFINED = 1.1
 

@@ -166,9 +166,10 @@ TEST_F(Cli, ExitCodesOfBadInput) {
 
 // A signal ends compilers, their directories and the command, which says so.
 TEST_F(Cli, AnInterruptedCompileLeavesNothing) {
-  const Path scratch = dir_.path() / "scratch", said = dir_.path() / "said";
+  const Path scratch = dir_.path() / "scratch";
   std::filesystem::create_directory(scratch);
   for (const int signal : {SIGINT, SIGTERM}) {
+    const Path said = dir_.path() / ("said" + std::to_string(signal));
     Child compile = Child::start({binary("kiln"), "compile", small_graph("bert.pt2")}, "/dev/null",
                                  said, {"TMPDIR=" + scratch.string()});
     const auto compiles = [&] {
