@@ -5,11 +5,13 @@
 
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <limits.h>
 #include <locale.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 
 namespace kiln {
@@ -69,10 +71,25 @@ std::vector<std::string> places(const std::string& library) {
   return found;
 }
 
+// NVRTC opens its built-in functions by name, which finds them in a toolkit's folder but not beside the
+// NVRTC of a PyPI package: there they are opened first, and the name is known.
+void open_builtins(void* nvrtc) {
+  std::string folder(PATH_MAX, '\0');
+  if (::dlinfo(nvrtc, RTLD_DI_ORIGIN, folder.data()) != 0) return;
+  folder.resize(std::strlen(folder.c_str()));
+  std::error_code ignored;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, ignored))
+    if (file.path().filename().string().starts_with("libnvrtc-builtins.so."))
+      ::dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 Result<void*> open_library(const std::string& library) {
   std::string why;
   for (const std::string& place : places(library)) {
-    if (void* handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+    if (void* handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      open_builtins(handle);
+      return handle;
+    }
     const char* error = ::dlerror();
     // A file that is there and does not load says more than the absence of the others.
     std::error_code ignored;
