@@ -1,26 +1,16 @@
 // Mixtures of experts: products of groups of rows, whose bounds are data, with a matrix each; and the
 // histograms that count the rows of each expert.
-#include <algorithm>
-
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
 
-// The sum of `x`, a vector, up to each of its elements, itself included: of as few as experts are.
-Expr running_sum(Expr x) {
-  GraphBuilder& b = *x.b;
-  const Dim n = x.shape()[0];
-  const Shape square = {n, n};
-  const Expr from{&b, coordinate(b, square, 1)}, to{&b, coordinate(b, square, 0)};
-  return choose(from <= to, x.reshape({1, n}).broadcast(square), 0).sum({1}, false);
-}
-
-// How many of `bounds`, [n], are at most each element of `at`, [m]: the number of its group.
+// How many of `bounds`, [n], are at most each element of `at`, [m]: the number of its group. Few are
+// summed for many, so these lie side by side.
 Expr group_of(Expr at, Expr bounds) {
   const Dim n = bounds.shape()[0], m = at.shape()[0];
-  const Expr passed = bounds.reshape({1, n}) <= at.reshape({m, 1});
-  return passed.cast(DType::kI64).sum({1}, false);
+  const Expr passed = bounds.reshape({n, 1}) <= at.reshape({1, m});
+  return passed.cast(DType::kI64).sum({0}, false);
 }
 
 // The bounds of `count` groups of [0, total): the first and the last row but one of each.
@@ -51,8 +41,8 @@ Expr members(const Groups& groups, Dim total) {
   return (row >= groups.starts.reshape({count, 1})) & (row < groups.ends.reshape({count, 1}));
 }
 
-// Every row with every matrix; a row keeps what its own group's matrix gives. For few rows, and for a
-// number of them that is known only at run time.
+// Every row with every matrix; a row keeps what its own group's matrix gives. For a number of rows that
+// is known only at run time.
 Expr product_with_all(Expr x, Expr y, const Groups& groups) {
   GraphBuilder& b = *x.b;
   const Dim rows = x.shape()[0], columns = y.shape()[2];
@@ -62,73 +52,27 @@ Expr product_with_all(Expr x, Expr y, const Groups& groups) {
   return choose(mine.broadcast({groups.count, rows, columns}), every, 0).sum({0}, false);
 }
 
-// The cost of copying a matrix for a block, in rows of a product with it: measured as some 50 on a CPU,
-// and estimated as some 300 on a GPU's tensor cores. Reading it costs a third of that.
-constexpr int64_t kCopyCost = 128;
-
-struct Blocks {
-  int64_t height = 1, count = 0, cost = 0;
-};
-// The height of blocks that costs least; there are at most `count` of them, however rows are shared out.
-Blocks best_blocks(int64_t rows, int64_t groups) {
-  Blocks best;
-  for (int64_t height = 1; best.count == 0 || height <= rows; height *= 2) {
-    const int64_t count = std::min(rows / height + groups, rows);
-    const int64_t cost = count * (height + kCopyCost);
-    if (best.count == 0 || cost < best.cost) best = {height, count, cost};
-  }
-  return best;
-}
-
-// Blocks of rows of one group each, so that one batched product of blocks does the work of the rows
-// there are: a group of n rows takes n / height blocks, rounded up. The last block of a group also
-// computes rows that nobody reads.
-Expr product_in_blocks(Expr x, Expr y, const Groups& groups) {
-  GraphBuilder& b = *x.b;
-  const int64_t rows = x.shape()[0].constant(), count = groups.count;
-  const Dim depth = x.shape()[1], columns = y.shape()[2];
-  const auto [height, blocks, cost] = best_blocks(rows, count);
-  const auto pick = [&](Expr table, Expr index) { return Expr{&b, b.gather(table.id, index.id)}; };
-
-  const Expr sizes = max(groups.ends - groups.starts, 0);
-  const Expr needed = (sizes + static_cast<double>(height - 1)) / static_cast<double>(height);
-  const Expr last_block = running_sum(needed), first_block = last_block - needed;
-
-  const Expr block{&b, b.iota(DType::kI64, blocks)};
-  const Expr group = min(group_of(block, last_block), static_cast<double>(count - 1));
-  const Expr begin =
-      pick(groups.starts, group) + (block - pick(first_block, group)) * static_cast<double>(height);
-  const Expr within = Expr{&b, b.iota(DType::kI64, height)}.reshape({1, height});
-  const Expr source = min(begin.reshape({blocks, 1}) + within, static_cast<double>(rows - 1));
-  const Expr left{&b, b.gather(x.id, source.id)};  // [blocks, height, depth]
-  const Expr right = pick(y, group);               // [blocks, depth, columns]
-  const Expr product = Expr{&b, b.matmul(left.id, right.id)}.reshape({blocks * height, columns});
-
-  const Expr row{&b, b.iota(DType::kI64, rows)};
-  const Expr owner = group_of(row, groups.ends);
-  const Expr known = min(owner, static_cast<double>(count - 1));
-  const Expr place =
-      pick(first_block, known) * static_cast<double>(height) + (row - pick(groups.starts, known));
-  const Expr result = pick(product, place);
-  const Expr has_owner = (owner < static_cast<double>(count)).reshape({rows, 1});
-  return choose(has_owner.broadcast({rows, columns}), result, 0);
-}
-
-// x [rows, depth], y [groups, depth, columns]: each group's rows with its matrix. A row of no group
-// is 0.
+// x [rows, depth], y [groups, depth, columns]: each row with the matrix of its group. A row of no
+// group is 0. How rows share a matrix is the planner's matter (plan/picked_products.h).
 Expr grouped_rows(Call& c, Expr x, Expr y, const Groups& groups) {
+  GraphBuilder& b = c.b;
   if (!y.shape()[0].is(groups.count)) {
     c.invalid("has another number of matrices than of groups");
     return x;
   }
-  const Dim size = x.shape()[0];
-  constexpr int64_t kMostRows = int64_t{1} << 40;  // so that costs do not overflow
-  if (!size.is_constant() || size.constant() < 1 || size.constant() > kMostRows)
+  const Dim rows = x.shape()[0], columns = y.shape()[2];
+  // So that the sizes of all rows' matrices together can be counted.
+  constexpr int64_t kMostRows = int64_t{1} << 24;
+  if (groups.count == 1 || !rows.is_constant() || rows.constant() < 1 ||
+      rows.constant() > kMostRows)
     return product_with_all(x, y, groups);
-  const int64_t with_all = groups.count * (size.constant() + kCopyCost / 3);
-  return best_blocks(size.constant(), groups.count).cost < with_all
-             ? product_in_blocks(x, y, groups)
-             : product_with_all(x, y, groups);
+  const Expr owner = group_of({&b, b.iota(DType::kI64, rows)}, groups.ends);
+  const auto count = static_cast<double>(groups.count);
+  const Expr known = min(owner, count - 1);
+  const NodeId matrices = b.gather(y.id, known.id);  // [rows, depth, columns]
+  const NodeId product = b.matmul(x.reshape({rows, 1, x.shape()[1]}).id, matrices);
+  const Expr has_owner = (owner < count).reshape({rows, 1}).broadcast({rows, columns});
+  return choose(has_owner, Expr{&b, product}.reshape({rows, columns}), 0);
 }
 
 Values grouped_product(Call& c, std::string_view x_name, std::string_view y_name) {

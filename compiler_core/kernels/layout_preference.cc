@@ -4,7 +4,8 @@ namespace kiln {
 
 PartitionRules partition_rules(const Target& target) {
   PartitionRules rules;
-  rules.channels_last = target.backend == Backend::kCuda && target.isa == "sm_90a";
+  const bool has_wgmma = target.backend == Backend::kCuda && target.isa == "sm_90a";
+  rules.channels_last = rules.picks_matrices = has_wgmma;
   return rules;
 }
 

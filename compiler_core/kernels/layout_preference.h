@@ -7,7 +7,8 @@
 namespace kiln {
 
 // The rules by which programs for `target` are partitioned where nothing is measured. Channels last:
-// where convolutions run as products on wgmma, whose results lie so for nothing.
+// where convolutions run as products on wgmma, whose results lie so for nothing. Matrices are picked
+// where products on wgmma read them in place.
 PartitionRules partition_rules(const Target& target);
 
 }  // namespace kiln

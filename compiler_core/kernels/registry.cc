@@ -34,6 +34,7 @@
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+#include "compiler_core/kernels/wgmma/wgmma_picked.h"
 
 namespace kiln {
 namespace {
@@ -50,7 +51,7 @@ std::vector<const KernelTemplate*>& registered() {
       &cuda_convolution(), &cuda_depthwise(),     &wgmma_convolution(),
       &cuda_attention(),   &wgmma_attention(),    &cuda_scan(),
       &cuda_sort(),        &cuda_scatter(),       &custom_call(),
-      &cublaslt_matmul(),
+      &cublaslt_matmul(),  &wgmma_picked(),
   };
   return templates;
 }

@@ -8,6 +8,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
+#include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -144,13 +145,16 @@ class Classifier {
     const NodeId result = convolution_result(graph_, *product);
     if (graph_.outputs().size() != 1 || graph_.outputs()[0] != result)
       TRY_STATUS(outputs_are_computed());
-    std::set<NodeId> widened;
+    std::set<NodeId> inside;  // of the operands: no part of an epilogue
+    const auto picked = picked_matrices(graph_, matmul);
+    if (picked) TRY_STATUS(picked_operands(matmul, *picked));
+    if (picked) inside.insert(picked->gather);
     for (size_t i = 0; i < 2; ++i) {
-      NodeId at = matmul.operands[i];
+      NodeId at = picked && i == 1 ? picked->table : matmul.operands[i];
       if (matmul.op == Op::kMatmul)
         for (const NodeId stored = stored_operand(graph_, at); at != stored;
              at = graph_.node(at).operands[0])
-          widened.insert(at);
+          inside.insert(at);
       const Node& x = graph_.node(at);
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
       if (x.op != Op::kInput && !view) return refuse(matmul, "operands are views of inputs");
@@ -160,11 +164,21 @@ class Classifier {
     if (graph_.node(graph_.outputs()[0]).shape != space)
       return refuse(matmul, "the output has the product's shape");
     for (NodeId id = 0; id < graph_.size(); ++id)
-      if (id != result && !widened.contains(id)) TRY_STATUS(epilogue(graph_.node(id), space));
+      if (id != result && !inside.contains(id)) TRY_STATUS(epilogue(graph_.node(id), space));
     if (matmul.op == Op::kMatmul) return Family::kMatmul;
     if (!operand(matmul, 0).shape[1].is_constant() || !walks_known_sizes(operand(matmul, 1)))
       return refuse(matmul, "only images, their number and sizes, may be known at run time");
     return Family::kConvolution;
+  }
+
+  Status picked_operands(const Node& matmul, const PickedMatrices& picked) const {
+    if (!is_picked_product(graph_, matmul)) return refuse(matmul, "cannot pick its matrices");
+    if (graph_.node(picked.index).op != Op::kInput)
+      return refuse(matmul, "matrices are picked by an input");
+    if (!reads_in_lines(graph_, matmul.operands[0], true) ||
+        !reads_in_lines(graph_, picked.table, false))
+      return refuse(matmul, "operands of a picked product do not lie in lines");
+    return {};
   }
 
   static bool walks_known_sizes(const Node& x) {

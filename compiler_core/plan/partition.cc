@@ -8,6 +8,7 @@
 #include "compiler_core/passes/passes.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/fusion/fuse.h"
+#include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
 
 namespace kiln {
@@ -104,7 +105,13 @@ class Partitioner {
       const Node& node = graph_.node(id);
       const OpKind kind = traits(node.op).kind;
       if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op)) continue;
-      for (NodeId operand : node.operands) store(operand);
+      const auto picked = picked_matrices(graph_, node);
+      const bool in_place =
+          options_.rules.picks_matrices && picked && is_picked_product(graph_, node);
+      for (NodeId operand : node.operands)
+        if (!in_place || operand != picked->gather) store(operand);
+      if (in_place) store(picked->table);
+      if (in_place) store(picked->index);
       store(id);
     }
     return cuts;
@@ -171,7 +178,9 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   const auto passed = [&options](std::string_view pass, Result<Graph> graph) {
     return after_pass(pass, std::move(graph), options.after);
   };
-  Graph graph = canonical;
+  // First: what is written for a row is one matter with the matrix that it picks.
+  TRY(Graph graph, passed("share_picked_matrices",
+                          share_picked_matrices(canonical, options.rules.picks_matrices)));
   if (options.fuse) {
     TRY(graph, passed("unroll_windows", unroll_windows(graph)));
     TRY(graph, passed("multiply_outer_products", multiply_outer_products(graph)));

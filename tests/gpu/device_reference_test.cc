@@ -236,6 +236,22 @@ TEST_F(DeviceReferenceTest, MatmulAndGather) {
   expect_interpreted(b.finish({b.gather(table, index)}));
 }
 
+// Products read the matrices in their table, those of other readers come by a copy.
+TEST_F(DeviceReferenceTest, MatmulsWithMatricesThatAnIndexPicks) {
+  for (const DType dtype : {DType::kF64, DType::kBF16}) {
+    GraphBuilder b;
+    const NodeId x = b.input(dtype, {9, 2, 13}), table = b.input(dtype, {4, 11, 13});
+    const NodeId index = b.input(DType::kI64, {9});
+    const NodeId from_end =
+        b.binary(Op::kSub, index, b.broadcast(b.constant_int(DType::kI64, 4), {9}));
+    const auto picked = [&](NodeId by) { return b.gather(b.permute(table, {0, 2, 1}), by); };
+    const NodeId copied = b.gather(table, from_end);
+    expect_interpreted(
+        b.finish({b.matmul(x, picked(index)), b.matmul(x, picked(from_end)),
+                  b.matmul(b.cast(b.matmul(x, picked(index)), dtype), copied), copied}));
+  }
+}
+
 TEST_F(DeviceReferenceTest, Convolutions) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kI32}) {
     GraphBuilder b;

@@ -1,11 +1,11 @@
 """Every candidate of kernels of random, mostly odd shapes, compared with float64 on one GPU.
 
-    python3 sweep.py --make DIR [--seed N] [--only narrow]   here: exports programs (.pt2) and DIR/sweep.json
+    python3 sweep.py --make DIR [--seed N] [--only narrow,experts]   here: exports programs (.pt2) and DIR/sweep.json
     candidates DIR/*.pt2 --out DIR/out          here: compiles every candidate (tests/bench/candidates.cc)
     python3 sweep.py --run DIR                  on a GPU
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, attention, attention on queries, keys
-and values of one matmul, patches, products of 8-bit floats and integers. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+and values of one matmul, patches, products of 8-bit floats and integers, mixtures of experts. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -63,8 +63,25 @@ def narrow_in_f64(a, b, *scales, out):
     return functools.reduce(torch.mul, scales, a @ b.t())
 
 
-FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, attention, projected_attention, patches, narrow)}
-EXACT = {"narrow": narrow_in_f64}  # where a function's own kernels know no f64
+def experts(x, w, ends, *added, transposed):
+    """Groups of rows with a matrix each, and what follows them in a model."""
+    y = torch._grouped_mm(x, w.transpose(1, 2) if transposed else w, ends)
+    return F.silu(y + added[0]) if added else y
+
+
+def experts_in_f64(x, w, ends, *added, transposed):
+    w = w.transpose(1, 2) if transposed else w
+    y = torch.zeros(x.shape[0], w.shape[2], device=x.device, dtype=torch.float64)
+    begin = 0
+    for i, end in enumerate(ends.long().tolist()):
+        y[begin:end] = x[begin:end] @ w[i]
+        begin = end
+    return F.silu(y + added[0]) if added else y
+
+
+FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, attention, projected_attention, patches, narrow,
+                                     experts)}
+EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
 class Call(torch.nn.Module):
@@ -105,7 +122,19 @@ def shapes(seed):
         o = r(3, 20) * 8
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
-    return found + narrow_shapes(r, 40)
+    return found + narrow_shapes(r, 40) + expert_shapes(r, 20)
+
+
+def expert_shapes(r, count):
+    found = []
+    for i in range(count):
+        matrices, k, n = r(2, 40), r(8, 90) * 8, r(8, 90) * 8
+        rows = r(1, 64) if i % 4 == 0 else r(65, 3000)
+        w = (matrices, n, k) if i % 3 == 0 else (matrices, k, n)
+        added = [(rows, n)] if i % 5 == 1 else []
+        found.append(("experts", {"transposed": i % 3 == 0}, [(rows, k), w, (matrices,), *added],
+                      ["bfloat16", "bfloat16", "int32", *["bfloat16"] * len(added)]))
+    return found
 
 
 def narrow_shapes(r, count):
@@ -146,7 +175,11 @@ def dtypes(sizes, dtype):
     return dtype if isinstance(dtype, list) else [dtype] * len(sizes)
 
 
-def random_input(size, dtype, scale):
+def random_input(size, dtype, scale, rows):
+    if dtype == "int32":  # bounds of groups of so many rows: some are empty, one may have most
+        ends = torch.sort((torch.rand(size, device="cuda") ** random.choice((0.3, 1, 3)) * (rows + 1)).int()).values
+        ends[-1] = rows
+        return ends
     if dtype == "int8":
         return torch.randint(-128, 128, size, device="cuda", dtype=torch.int8)
     return (torch.randn(size, device="cuda") * scale).to(getattr(torch, dtype))
@@ -156,7 +189,7 @@ def make(folder, seed, only):
     os.makedirs(folder, exist_ok=True)
     table = {}
     for i, (function, arguments, sizes, dtype) in enumerate(shapes(seed)):
-        if only and only != function:
+        if only and function not in only.split(","):
             continue
         inputs = tuple(torch.empty(size, dtype=getattr(torch, each)) for size, each in zip(sizes, dtypes(sizes, dtype)))
         program = torch.export.export(Call(function, arguments), inputs, strict=False)
@@ -178,9 +211,9 @@ def run(folder):
     for name in sorted(table, key=natural):
         function, arguments, sizes, dtype = table[name]
         scales = [0.1 if i == 1 and function not in ("attention", "narrow") else 1.0 for i in range(len(sizes))]
-        inputs = [random_input(*each) for each in zip(sizes, dtypes(sizes, dtype), scales)]
+        inputs = [random_input(*each, sizes[0][0]) for each in zip(sizes, dtypes(sizes, dtype), scales)]
         want = Call(function, arguments, exact=True)(*[x.double() for x in inputs])
-        limit = arguments.get("out", dtype)
+        limit = arguments.get("out", dtypes(sizes, dtype)[0])
         most = max(LIMITS[limit], F8_LIMIT if limit == "float32" and function == "narrow" else 0)
         for candidate in sorted(os.listdir(os.path.join(folder, "out", name)), key=natural):
             program = KilnProgram(os.path.join(folder, "out", name, candidate))
@@ -205,7 +238,7 @@ def main():
     parser.add_argument("--make", default="", help="a folder to export programs into")
     parser.add_argument("--run", default="", help="that folder, with the candidates")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--only", default="", help="programs of this function alone")
+    parser.add_argument("--only", default="", help="programs of these functions alone")
     options = parser.parse_args()
     return make(options.make, options.seed, options.only) if options.make else run(options.run)
 

@@ -107,11 +107,15 @@ def low_precision():
         yield weight_only_case(rows)
 
 
-def grouped_case(experts, rows, k, n):
+def grouped_case(experts, rows, k, n, working=None):
+    """Rows are shared out at random, among the experts from number 1 on where so many are `working`."""
     def make():
-        ends = torch.sort(torch.randint(0, rows + 1, (experts - 1,), device="cuda")).values
-        return [randn(rows, k), randn(experts, k, n, scale=0.02),
-                torch.cat([ends, torch.tensor([rows], device="cuda")]).to(torch.int32)]
+        cuts = torch.sort(torch.randint(0, rows + 1, ((working or experts) - 1,), device="cuda")).values
+        ends = torch.full((experts,), rows, device="cuda", dtype=torch.int32)
+        first = 0 if working is None else 1
+        ends[:first] = 0
+        ends[first:first + len(cuts)] = cuts.to(torch.int32)
+        return [randn(rows, k), randn(experts, k, n, scale=0.02), ends]
 
     def function(x, w, ends):
         return torch._grouped_mm(x, w, ends)
@@ -126,12 +130,19 @@ def grouped_case(experts, rows, k, n):
                     torch.mm(x[begin:end], w[i], out=out[begin:end])
             return out
         return run
-    return Case("grouped", f"{experts} experts {rows}x{k}x{n}", function, make, {"torch": None, "loop": loop})
+    text = "" if working is None else f", {working} work"
+    return Case("grouped", f"{experts} experts {rows}x{k}x{n}{text}", function, make, {"torch": None, "loop": loop})
 
 
 def grouped():
     yield grouped_case(8, 4096, 4096, 14336)
     yield grouped_case(64, 8192, 2048, 1408)
+    yield grouped_case(16, 8192, 4096, 4096)
+    yield grouped_case(8, 4096, 4096, 14336, 2)
+    yield grouped_case(2, 4096, 4096, 14336)
+    yield grouped_case(8, 32, 4096, 14336)
+    yield grouped_case(8, 2, 14336, 4096, 2)
+    yield grouped_case(128, 512, 2048, 768)
 
 
 def attention_case(name, batch, heads, kv, rows, keys, depth, causal=False):

@@ -140,6 +140,38 @@ TEST_F(GpuServiceLibraries, AWorkerWithoutLibrariesTunesWithoutThem) {
   EXPECT_EQ(kiln("compile", service.endpoint(), {"--check"}).json()["cache"], "hit");
 }
 
+// Rows of four experts that an index on the device picks, with what follows in a model: rounded inside.
+TEST_F(GpuService, AMixtureOfExpertsIsTunedWithItsMatricesWhereTheyLie) {
+  const std::string experts = (dir_.path() / "experts.kiln").string();
+  ASSERT_TRUE(write_file(experts,
+                         "kiln.graph 1\n"
+                         "%0 = input 0 : bf16[150,1,72]\n"
+                         "%1 = input 1 : bf16[4,72,64]\n"
+                         "%2 = input 2 : i64[150]\n"
+                         "%3 = gather %1 %2 : bf16[150,72,64]\n"
+                         "%4 = matmul %0 %3 : f32[150,1,64]\n"
+                         "%5 = cast %4 : bf16[150,1,64]\n"
+                         "%6 = tanh %5 : bf16[150,1,64]\n"
+                         "return %6\n"));
+  const std::vector<std::string> gpu = {"--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc",
+                                        KILN_FAKE_LIBNVRTC};
+  std::vector<std::string> up = {"--device", "cuda:0"};
+  up.insert(up.end(), gpu.begin(), gpu.end());
+  const Service service(dir_.path() / "data", up);
+  ASSERT_FALSE(service.endpoint().empty()) << service.log();
+  std::vector<std::string> compile = {
+      binary("kiln"), "compile", experts,         "--target",         "cuda:sm_90a",  "--mode",
+      "max-autotune", "--json",  "--coordinator", service.endpoint(), "--no-fallback"};
+  const Finished tuned = run(compile);
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << service.log();
+  const json kernels = tuned.json()["kernels"];
+  ASSERT_EQ(kernels.size(), 1u) << tuned.out;
+  EXPECT_TRUE(kernels[0]["schedule"].get<std::string>().starts_with("cuda.matmul.wgmma.picked "))
+      << tuned.out;
+  EXPECT_EQ(kernels[0]["rejected"], 0) << service.log();
+  EXPECT_EQ(kernels[0]["measured"], kernels[0]["candidates"]) << service.log();
+}
+
 TEST_F(GpuService, ASearchThatNobodyCanRunFailsAtOnceAndNamesWhatThereIs) {
   const Service service(dir_.path() / "data", {"--device", "cpu"});
   ASSERT_FALSE(service.endpoint().empty()) << service.log();

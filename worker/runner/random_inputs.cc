@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler_core/kernels/analysis/dynamic_candidates.h"
+#include "compiler_core/plan/picked_products.h"
 
 namespace kiln::runner {
 namespace {
@@ -42,6 +43,14 @@ class Random {
   // In [min, max].
   int64_t integer(int64_t min, int64_t max) {
     return min + static_cast<int64_t>(next() % static_cast<uint64_t>(max - min + 1));
+  }
+  // Element i of so many that rise from min to max. No product is the term of a sum, so that all
+  // machines round alike.
+  int64_t rising(int64_t min, int64_t max, int64_t i, int64_t count) {
+    const double uniform = static_cast<double>(next() >> 11) * 0x1p-53;
+    const double x = (static_cast<double>(i) + uniform) / static_cast<double>(count);
+    const auto span = static_cast<double>(max - min + 1);
+    return std::min(max, min + static_cast<int64_t>(x * (x + 1) * 0.5 * span));
   }
 
  private:
@@ -99,6 +108,14 @@ Result<std::vector<IntegerRange>> integer_ranges(const Graph& graph,
   return ranges;
 }
 
+// Whether the input picks matrices.
+bool picks(const Graph& graph, NodeId input) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    const auto picked = picked_matrices(graph, node);
+    return picked && picked->index == input;
+  });
+}
+
 // The part of `range` that `dtype` can hold.
 IntegerRange narrowed(IntegerRange range, DType dtype) {
   if (dtype == DType::kBool) return {0, 1};
@@ -149,7 +166,8 @@ Result<std::vector<InputDraw>> input_draws(const Graph& graph, std::span<const i
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Node& node = graph.node(graph.inputs()[i]);
     const IntegerRange range = narrowed(ranges[i], node.dtype);
-    InputDraw draw{node.dtype, {}, seed + 0x632be59bd9b4e019u * (i + 1), range.min, range.max};
+    InputDraw draw{node.dtype, {},        seed + 0x632be59bd9b4e019u * (i + 1),
+                   range.min,  range.max, picks(graph, graph.inputs()[i])};
     for (const Dim& dim : node.shape) {
       TRY(const int64_t size, dim.evaluate(symbols));
       draw.sizes.push_back(size);
@@ -174,6 +192,8 @@ void draw_elements(const InputDraw& draw, Floats floats, int64_t begin, Tensor& 
   for (int64_t i = 0; i < to.numel(); ++i) {
     if (is_float(draw.dtype))
       to.set(i, random.draw(floats));
+    else if (draw.rises)
+      to.set_int(i, random.rising(draw.min, draw.max, begin + i, draw.count()));
     else
       to.set_int(i, random.integer(draw.min, draw.max));
   }

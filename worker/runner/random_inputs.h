@@ -4,7 +4,9 @@
 //             instead; for long products, where normal numbers give 0, `kNearOne` draws from
 //             [63/64, 65/64) with either sign.
 //   integers  small, and never 0 in a graph that divides or multiplies up integers; what a gather
-//             or scatter reads as an index is in range
+//             or scatter reads as an index is in range. One that picks matrices (picked_products.h)
+//             never falls: of a mixture's experts each has its rows side by side, the first three
+//             times as many as the last
 //   bool      a fair coin
 // Pure functions.
 #pragma once
@@ -35,6 +37,7 @@ struct InputDraw {
   std::vector<int64_t> sizes;
   uint64_t seed = 0;
   int64_t min = 0, max = 0;  // of integers and bool
+  bool rises = false;        // integers never fall, from min to max
   int64_t count() const;     // elements
 };
 // One an input. kUnavailable when they are larger than what a runner holds.

@@ -62,10 +62,16 @@ class Variants {
   // where sums are computed from one another, up and down in turn.
   NodeId shifted_sum(const Node& node, std::vector<NodeId> operands) {
     const NodeId sum = emitted(node, operands);
-    for (NodeId& operand : operands) operand = builder().unary(Op::kAbs, operand);
+    for (NodeId& operand : operands) operand = magnitudes(operand);
     const double unit = alternates_ && ++sums_ % 2 == 0 ? -0x1p-24 : 0x1p-24;
     const NodeId magnitude = emitted(node, std::move(operands));
     return builder().binary(Op::kAdd, sum, times(Op::kMul, magnitude, unit));
+  }
+  // Of a table rather than of what is picked from it, which may be many times as much.
+  NodeId magnitudes(NodeId x) {
+    const Node picked = builder().node(x);
+    if (picked.op != Op::kGather) return builder().unary(Op::kAbs, x);
+    return builder().gather(builder().unary(Op::kAbs, picked.operands[0]), picked.operands[1]);
   }
   NodeId times(Op op, NodeId x, double factor) {
     return builder().binary(

@@ -40,8 +40,7 @@ class GraphReport:
 
 def place_of(node: fx.Node) -> str:
     """The line of the user's source that a node comes from."""
-    lines = [line for line in str(node.meta.get("stack_trace") or "").splitlines()
-             if line.strip(" ~^")]  # newer versions of torch underline the expression
+    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
     return lines[-2].strip() + ": " + lines[-1].strip() if len(lines) > 1 else ""
 
 

@@ -20,12 +20,19 @@ Size size_of_dim(const Dim& dim) {
 
 template <class Size>
 MatmulOperandOf<Size> MatmulOperandOf<Size>::of(const Graph& graph, NodeId id) {
-  const Node& node = graph.node(stored_operand(graph, id));
-  std::vector<Dim> strides = contiguous_strides(node.shape);
   MatmulOperandOf<Size> operand;
-  operand.dtype = node.dtype;
-  const Node* source = &node;
-  if (node.op == Op::kView) {
+  const Node* source = &graph.node(stored_operand(graph, id));
+  if (source->op == Op::kGather) {
+    const Node& index = graph.node(source->operands[1]);
+    CHECK(index.op == Op::kInput, "a matmul's matrices are picked by an input");
+    operand.picked_by = std::get<InputAttr>(index.attr).index;
+    source = &graph.node(source->operands[0]);
+    operand.matrices = size_of_dim<Size>(source->shape[0]);
+  }
+  operand.dtype = source->dtype;
+  std::vector<Dim> strides = contiguous_strides(source->shape);
+  if (source->op == Op::kView) {
+    const Node& node = *source;
     const auto& view = std::get<ViewAttr>(node.attr);
     strides = view.strides;
     operand.offset = size_of_dim<Size>(view.offset);
@@ -73,8 +80,10 @@ Status check_operands_are_stored(const Workload& workload) {
   for (const Node& node : workload.graph.nodes())
     if (node.op == Op::kMatmul)
       for (const NodeId operand : node.operands)
-        if (stored_operand(workload.graph, operand) != operand)
-          return fail(Code::kUnsupported, "these kernels do not widen operands on their way");
+        if (stored_operand(workload.graph, operand) != operand ||
+            workload.graph.node(operand).op == Op::kGather)
+          return fail(Code::kUnsupported,
+                      "these kernels neither widen nor pick operands on their way");
   return {};
 }
 

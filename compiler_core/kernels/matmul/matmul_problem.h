@@ -20,12 +20,16 @@ struct MatmulOperandOf {
   Size row_stride = 0;        // of a: along m; of b: along k
   Size column_stride = 0;     // of a: along k; of b: along n
   DType dtype = DType::kF32;  // in memory
+  // Of one that an index picks (plan/picked_products.h): the input that names a matrix for each batch.
+  // Its batch stride leads from one of the table's `matrices` to the next.
+  int picked_by = -1;
+  Size matrices = 1;
 
   // The same matrix for every batch: packed once.
   bool is_shared() const;
 
-  // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or such a one widened;
-  // sizes as below.
+  // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or such a one widened
+  // or picked from; sizes as below.
   static MatmulOperandOf of(const Graph& graph, NodeId id);
 };
 
@@ -47,7 +51,8 @@ struct MatmulProblemOf : Product {
   static MatmulProblemOf of(const Graph& workload);
 };
 
-// kUnsupported where an operand is widened on its way: for kernels that read operands as they lie.
+// kUnsupported where an operand is widened or picked on its way: for kernels that read operands as
+// they lie.
 // REQUIRES: workload.family is kMatmul.
 Status check_operands_are_stored(const Workload& workload);
 

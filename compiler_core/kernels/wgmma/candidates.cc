@@ -71,6 +71,7 @@ int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
 Status check_wgmma(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  if (problem.b.picked_by >= 0) return lacks("matrices that an index picks");
   const DType a = problem.a.dtype, b = problem.b.dtype;
   const bool halves = is_16_bit_float(a) && a == b && problem.stored == a;
   const bool integers = is_8_bit_integer(a) && is_8_bit_integer(b);

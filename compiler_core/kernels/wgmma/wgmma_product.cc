@@ -17,19 +17,20 @@ namespace kiln {
 
 WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
                            const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem,
-                           const Target& target)
+                           const Target& target, std::optional<WgmmaRuns> runs)
     : graph_(workload),
       epilogue_(epilogue),
       schedule_(schedule),
       problem_(problem),
-      boxes_(ends_in_boxes(epilogue, problem.n)),
+      in_runs_(runs.has_value()),
+      boxes_(!in_runs_ && ends_in_boxes(epilogue, problem.n)),
       addend_(boxes_ ? find_addend(epilogue, problem.product) : kInvalidNode),
       lanes_(boxes_ ? 2
                     : std::min(product_lanes(epilogue, problem.n), schedule.staged_columns(false))),
-      row_tiles_(ceil_div(problem.m, schedule.bm)),
+      batches_(in_runs_ ? 1 : problem.batches),
+      row_tiles_(runs ? runs->most_row_tiles : ceil_div(problem.m, schedule.bm)),
       column_tiles_(ceil_div(problem.n, schedule.bn)),
-      blocks_(std::min<int64_t>(row_tiles_ * column_tiles_ * problem.batches,
-                                cuda_limits(target).sms)) {}
+      blocks_(std::min<int64_t>(row_tiles_ * column_tiles_ * batches_, cuda_limits(target).sms)) {}
 
 Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   Source source;
@@ -129,10 +130,10 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
       "using Accumulator = {};\n",
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
-      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), problem_.m, problem_.n,
-      row_tiles_, column_tiles_, problem_.batches, operands.steps, step_depth(problem_),
-      is_f8(problem_.a.dtype), blocks_, schedule_.raster, copying, multiplying,
-      is_integer(problem_.a.dtype) ? "int" : "float");
+      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_),
+      problem_.m * (in_runs_ ? problem_.batches : 1), problem_.n, row_tiles_, column_tiles_,
+      batches_, operands.steps, step_depth(problem_), is_f8(problem_.a.dtype), blocks_,
+      schedule_.raster, copying, multiplying, is_integer(problem_.a.dtype) ? "int" : "float");
 }
 
 std::string WgmmaProduct::print_place(std::string inner, const MatmulOperand& operand) const {
@@ -171,6 +172,16 @@ std::string WgmmaProduct::print_body(std::string_view source) const {
   sized.m = problem_.m;
   sized.n = problem_.n;
   const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_});
+  if (in_runs_)
+    return fmt::format(
+        "  const auto finish = [&](index_t end, index_t line, index_t column,\n"
+        "                          const Vec<Accumulator>& sums) {{\n"
+        "    if (line >= end) return;\n"
+        "    [[maybe_unused]] const index_t batch = line / {0}, row = line % {0};\n{1}{2}  }};\n"
+        "  const Ring ring(shared_memory());\n"
+        "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
+        "  multiply_picked({3}, ring, ending);\n",
+        problem_.m, epilogue.once, epilogue.vector, source);
   if (!boxes_)
     return fmt::format(
         "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"

@@ -2,6 +2,7 @@
 // matmuls and convolutions print. Keeps references to the graphs, which must outlive it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,12 +24,19 @@ struct WgmmaOperands {
   int copying_registers = 24;           // of a thread that brings them
 };
 
+// Tiles of rows in runs (wgmma_picked.cuh) instead of batches: at most so many rows of tiles. Each row
+// is stored by itself.
+struct WgmmaRuns {
+  int64_t most_row_tiles = 0;
+};
+
 class WgmmaProduct {
  public:
   // `epilogue`: `workload`, or its epilogue_graph(); `problem` has its product, batch axes and sizes,
   // and says what is stored.
   WgmmaProduct(const Graph& workload, const Graph& epilogue, const WgmmaMatmulSchedule& schedule,
-               const MatmulProblem& problem, const Target& target);
+               const MatmulProblem& problem, const Target& target,
+               std::optional<WgmmaRuns> runs = std::nullopt);
 
   // One phase, "multiply".
   Source print(const WgmmaOperands& operands) const;
@@ -51,10 +59,11 @@ class WgmmaProduct {
   const Graph& epilogue_;
   const WgmmaMatmulSchedule schedule_;
   const MatmulProblem problem_;
+  const bool in_runs_;
   const bool boxes_;     // results are stored by the copy engine
   const NodeId addend_;  // which it brings too
   const int lanes_;
-  const int64_t row_tiles_, column_tiles_, blocks_;
+  const int64_t batches_, row_tiles_, column_tiles_, blocks_;
 };
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -85,8 +86,15 @@ class Walk {
   bool may_store(NodeId view, NodeId end) const {
     if (view == kInvalidNode || is_reshape(graph_, graph_.node(view))) return true;
     return !output(end) && std::none_of(users(end).begin(), users(end).end(), [this](NodeId user) {
-      return stands_alone(graph_.node(user).op);
+      return stands_alone(graph_.node(user).op) || picks_matrices(user);
     });
+  }
+
+  // Itself, or by way of a View.
+  bool picks_matrices(NodeId user) const {
+    const auto picks = [this](NodeId id) { return picked_matrices(graph_, graph_.node(id)); };
+    if (graph_.node(user).op != Op::kView) return picks(user).has_value();
+    return std::any_of(users(user).begin(), users(user).end(), picks);
   }
 
   const Graph& graph_;

@@ -5,6 +5,7 @@
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
+#include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -82,7 +83,7 @@ class Chooser {
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())),
         reads_(static_cast<size_t>(graph.size())),
-        widened_(static_cast<size_t>(graph.size()), false) {
+        in_place_(static_cast<size_t>(graph.size()), false) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
     for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
   }
@@ -325,7 +326,10 @@ class Chooser {
 
   void matmul(NodeId id) {
     const bool narrow = reads_narrow(id);
+    const bool picks = rules_.picks_matrices && is_picked_product(graph_, node(id));
+    if (picks) pick_in_place(id);
     for (NodeId operand : node(id).operands) {
+      if (picks && operand == node(id).operands[1]) continue;
       const Node& x = node(operand);
       if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
       if (narrow) {
@@ -351,12 +355,25 @@ class Chooser {
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = id;
   }
 
+  // The table is stored whole, and nothing of what is picked from it.
+  void pick_in_place(NodeId id) {
+    const PickedMatrices picked = *picked_matrices(graph_, node(id));
+    if (!is_buffer(picked.index)) store(picked.index);
+    const NodeId a = node(id).operands[0];
+    if (!is_buffer(a) && !reads_in_lines(graph_, a, true)) store(a);
+    if (reads_in_lines(graph_, picked.table, false))
+      store_below_views(picked.table);
+    else if (!is_buffer(picked.table))
+      store(picked.table);
+    in_place_[static_cast<size_t>(picked.gather)] = true;
+  }
+
   // What is narrow is stored.
   void widen_in_place(NodeId operand) {
     const NodeId narrow = narrow_operand(graph_, operand);
     store_below_views(narrow);
     for (NodeId at = operand; at != narrow; at = node(at).operands[0])
-      widened_[static_cast<size_t>(at)] = true;
+      in_place_[static_cast<size_t>(at)] = true;
   }
 
   // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in
@@ -420,7 +437,7 @@ class Chooser {
   bool worth_storing(NodeId id) const {
     const Node& n = node(id);
     if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
-    if (widened_[static_cast<size_t>(id)]) return false;
+    if (in_place_[static_cast<size_t>(id)]) return false;
     if (!is_elementwise(n.op)) return true;
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
     if (!rules_.store_shared && is_cheap(id)) return false;
@@ -465,7 +482,7 @@ class Chooser {
   std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
   std::vector<State> states_;
   std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
-  std::vector<bool> widened_;  // by node: computed by products that read what it widens
+  std::vector<bool> in_place_;  // by node: computed by the products that read it, for themselves
   MaterialisedValues values_;
 };
 

@@ -42,6 +42,9 @@ struct PartitionRules {
   // Convolutions' images lie channels last between kernels, where kernels are written for it: a
   // matter of the target (kernels/layout_preference.h).
   bool channels_last = false;
+  // Products read the matrices that an index picks where they lie (picked_products.h): a matter of the
+  // target too. Else rows of one matrix come in blocks, of which each has a copy.
+  bool picks_matrices = false;
   bool operator==(const PartitionRules&) const = default;
 };
 

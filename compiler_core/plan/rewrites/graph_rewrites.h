@@ -33,6 +33,13 @@ Result<Graph> split_reductions(const Graph& graph);
 // [0, columns) is the caller's error, as every index out of range.
 Result<Graph> sink_gathers(const Graph& graph);
 
+// Arranges matmuls of single rows, each with the matrix of a table that an index picks
+// (picked_products.h): mixtures of experts. With `in_place`, those that kernels read so stay as they
+// are. Of the others, where equal indices are neighbours, blocks of rows of one matrix become the
+// batches of one matmul, or every row is multiplied with every matrix, whatever costs less; the rest
+// stays as it is, and each row has a copy of its matrix.
+Result<Graph> share_picked_matrices(const Graph& graph, bool in_place);
+
 // Makes one value of several that differ in their axes only. Normalisation carries every reshape
 // down to the inputs, so that arithmetic which a model does once, and reads in two shapes (a
 // residual stream: as rows by a matmul, as [batch, tokens, width] by a norm), stands in the graph
@@ -52,9 +59,9 @@ Result<Graph> patch_convolutions(const Graph& graph);
 Result<Graph> keep_channels_last(const Graph& graph);
 
 // Rounds a product first and reads it then, where it is read through several Views, or one in an
-// order that no product is stored in, and rounded to one half type in each: half the bytes. So too
-// where a bias, an element a column, is added to each before: queries, keys and values of one matmul
-// are Views of what it stores.
+// order that no product is stored in, and rounded to one half type in each, maybe by way of a Select:
+// half the bytes. So too where a bias, an element a column, is added to each before: queries, keys and
+// values of one matmul are Views of what it stores.
 Result<Graph> round_products(const Graph& graph);
 
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are

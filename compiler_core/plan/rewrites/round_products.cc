@@ -16,6 +16,7 @@ struct Rounding {
   NodeId bias = kInvalidNode;  // added before: an element a column; read by way of a Cast
   // By Cast: the View of the product that it rounds.
   std::map<NodeId, NodeId> casts;
+  std::vector<NodeId> selected;  // Views that a Select reads before they are rounded
 };
 
 class Rounder {
@@ -37,6 +38,10 @@ class Rounder {
       if (const auto rounded = views_.find(id); rounded != views_.end()) {
         const auto& [product, view] = rounded->second;
         rewrite_[id] = view == product ? product_[product] : viewed(product, graph_.node(view));
+        continue;
+      }
+      if (const auto selected = selected_.find(id); selected != selected_.end()) {
+        rewrite_[id] = b.cast(viewed(selected->second, node), node.dtype);
         continue;
       }
       rewrite_[id] = emit(b, node, rewrite_.operands(node));
@@ -66,6 +71,7 @@ class Rounder {
     }
     product_[product] = b.cast(value, rounding.half);
     for (const auto& [cast, view] : rounding.casts) views_[cast] = {product, view};
+    for (const NodeId view : rounding.selected) selected_[view] = product;
   }
 
   // Where some read several Views, or one that is no order of the product's axes.
@@ -84,7 +90,8 @@ class Rounder {
       rearranged = rearranged || !walk_order(graph_, node(user));
       if (is_output_[static_cast<size_t>(user)]) return std::nullopt;
       for (NodeId reader : users(user))
-        if (!add_reader(all, reader, user, product)) return std::nullopt;
+        if (!add_select(all, reader, user) && !add_reader(all, reader, user, product))
+          return std::nullopt;
     }
     const bool helps = views >= 2 || (rearranged && all && all->bias != kInvalidNode);
     return helps ? all : std::nullopt;
@@ -92,15 +99,30 @@ class Rounder {
 
   // `reader` reads `view` of the product: a Cast to a half type, or Casts of a sum with a bias.
   bool add_reader(std::optional<Rounding>& all, NodeId reader, NodeId view, NodeId product) const {
-    if (is_cast(reader)) return add_cast(all, {node(reader).dtype, kInvalidNode, {}}, reader, view);
+    if (is_cast(reader))
+      return add_cast(all, {node(reader).dtype, kInvalidNode, {}, {}}, reader, view);
     const Node& sum = node(reader);
     if (sum.op != Op::kAdd || is_output_[static_cast<size_t>(reader)]) return false;
     const NodeId other = sum.operands[sum.operands[0] == view ? 1 : 0];
     const std::optional<NodeId> bias = bias_of(other, node(view), node(product).shape.back());
     if (!bias || users(reader).empty()) return false;
     return std::ranges::all_of(users(reader), [&](NodeId cast) {
-      return is_cast(cast) && add_cast(all, {node(cast).dtype, *bias, {}}, cast, view);
+      return is_cast(cast) && add_cast(all, {node(cast).dtype, *bias, {}, {}}, cast, view);
     });
+  }
+  // `reader` takes elements of `view` or others, and all of it is rounded: to round them before changes
+  // nothing.
+  bool add_select(std::optional<Rounding>& all, NodeId reader, NodeId view) const {
+    const Node& select = node(reader);
+    if (select.op != Op::kSelect || is_output_[static_cast<size_t>(reader)]) return false;
+    if (users(reader).empty()) return false;
+    const DType half = node(users(reader)[0]).dtype;
+    const bool rounds = std::ranges::all_of(
+        users(reader), [&](NodeId cast) { return is_cast(cast) && node(cast).dtype == half; });
+    if (!rounds || (all && (all->half != half || all->bias != kInvalidNode))) return false;
+    if (!all) all = Rounding{half, kInvalidNode, {}, {}};
+    all->selected.push_back(view);
+    return true;
   }
   bool is_cast(NodeId id) const { return node(id).op == Op::kCast && is_half(node(id).dtype); }
   static bool add_cast(std::optional<Rounding>& all, Rounding one, NodeId cast, NodeId view) {
@@ -150,6 +172,7 @@ class Rounder {
   std::vector<bool> is_output_;
   std::map<NodeId, NodeId> product_;                   // rounded
   std::map<NodeId, std::pair<NodeId, NodeId>> views_;  // by Cast: the product, and its View
+  std::map<NodeId, NodeId> selected_;                  // by View that a Select reads: the product
 };
 
 }  // namespace

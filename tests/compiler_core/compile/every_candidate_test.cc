@@ -187,8 +187,28 @@ return %9
 return %2
 )"};
 
-// What products read as it is stored, on sm_90a alone (plan/alternatives.h).
-constexpr const char* k8BitGraphs[] = {
+// Products that are read so on sm_90a alone: of 8 bits as they are stored (plan/alternatives.h), of
+// matrices that an index picks (plan/picked_products.h).
+constexpr const char* kHopperGraphs[] = {
+    R"(kiln.graph 1
+%0 = input 0 : bf16[8192,1,2048]
+%1 = input 1 : bf16[64,1408,2048]
+%2 = view %1 strides=[2883584,1,2048] offset=[0] : bf16[64,2048,1408]
+%3 = input 2 : i64[8192]
+%4 = gather %2 %3 : bf16[8192,2048,1408]
+%5 = matmul %0 %4 : f32[8192,1,1408]
+%6 = cast %5 : bf16[8192,1,1408]
+return %6
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[16,1,4096]
+%1 = input 1 : bf16[8,4096,14336]
+%2 = input 2 : i64[16]
+%3 = gather %1 %2 : bf16[16,4096,14336]
+%4 = matmul %0 %3 : f32[16,1,14336]
+%5 = cast %4 : bf16[16,1,14336]
+return %5
+)",
     R"(kiln.graph 1
 %0 = input 0 : f8e4m3[4096,4096]
 %1 = input 1 : f8e5m2[4096,4096]
@@ -296,8 +316,8 @@ class EveryCandidate : public testing::TestWithParam<int> {
             add(file.path().filename().string(), program->graph);
     for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
     if (target_of(target).isa == "sm_90a")
-      for (const char* text : k8BitGraphs)
-        all.emplace_back("8 bits", make_workload(*parse_graph(text))->workload);
+      for (const char* text : kHopperGraphs)
+        all.emplace_back("sm_90a alone", make_workload(*parse_graph(text))->workload);
     return all;
   }
 };

@@ -99,6 +99,15 @@ Graph narrow_product(DType stored, DType wide) {
   return b.finish({b.matmul(widened(x), widened(y))}).value();
 }
 
+// 200 rows, each with one of five matrices.
+Graph picked_product() {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kBF16, {200, 1, 128});
+  const NodeId table = b.input(DType::kBF16, {5, 128, 96});
+  const NodeId matrices = b.gather(table, b.input(DType::kI64, {200}));
+  return b.finish({b.cast(b.matmul(x, matrices), DType::kBF16)}).value();
+}
+
 // One of each family with sizes of run time, the same at the sizes it is tuned for, a call, and
 // halves for what tensor cores alone do.
 const std::vector<NamedWorkload>& workloads() {
@@ -120,6 +129,7 @@ const std::vector<NamedWorkload>& workloads() {
     add("halves, lines of odd lengths", odd_product());
     add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));
     add("8-bit integers", narrow_product(DType::kI8, DType::kI32));
+    add("halves, matrices that an index picks", picked_product());
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, windows, channels last", windows_channels_last());

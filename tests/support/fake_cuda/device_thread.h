@@ -15,6 +15,7 @@ enum class FaultKind : int { kIllegalAddress, kMisaligned, kLaunchFailed };
 inline constexpr int kWarpThreads = 32;
 inline constexpr int kExchangeWords = 12;  // a lane shows to its warp at one meeting
 inline constexpr int kNumberedBarriers = 16;
+inline constexpr int kMostWarpgroups = 8;  // of a block
 
 // A barrier of a block that goes by a number.
 struct NumberedBarrier {
@@ -32,8 +33,9 @@ struct Thread {
   Thread* cluster;  // thread 0 of block 0 of the cluster
   int block_threads;
   bool ended;
-  NumberedBarrier numbered[kNumberedBarriers];  // of the block, in its thread 0
-  int registers;                                // that threads of the block asked for, likewise
+  // Of the block, in its thread 0; and one for each warpgroup to meet at.
+  NumberedBarrier numbered[kNumberedBarriers + kMostWarpgroups];
+  int registers;  // that threads of the block asked for, likewise
   // What this lane shows to its warp. Consecutive meetings take turns, so one meeting an exchange
   // is enough: nobody writes a half again before all have read it.
   int turn;

@@ -160,6 +160,8 @@ class Grid {
   void* engine_place_ = nullptr;       // where resume() goes on
   volatile int running_ = -1;          // the fiber that runs
   long phases_ = 0, seen_phases_ = 0;  // of barriers in shared memory
+  int looks_ = 0;                      // calls of look_again() that let some go on
+  bool late_ = false;                  // one waits for a phase that may have ended
   FaultNote note_;                     // by the fiber or a signal handler, while one runs
   bool faulted_ = false;
   GridFault fault_;
@@ -311,13 +313,23 @@ bool Grid::meet_all(int first, int count, Meeting meeting) {
   return true;
 }
 
-// Lets those look again that wait for a phase of a barrier, when one has ended.
+// Lets those look again that wait for a phase of a barrier, when one has ended. In reversed order one
+// warp after another comes late for a while, as long as others go on: what they do may miss it out.
 bool Grid::look_again() {
-  if (phases_ == seen_phases_) return false;
+  constexpr int kLooks = 64;  // for which one warp is late
+  const bool ended = phases_ != seen_phases_;
+  if (!ended && !late_) return false;
   seen_phases_ = phases_;
+  const int warps = (fibers_count_ + kWarpThreads - 1) / kWarpThreads;
+  const int late = ended && launch_->reversed ? looks_++ / kLooks % warps : -1;
+  late_ = false;
   for (int i = 0; i < fibers_count_; ++i) {
     Fiber& fiber = fibers_[static_cast<size_t>(i)];
-    if (fiber.waits == Meeting::kPhase) fiber.waits = Meeting::kNone;
+    if (fiber.waits != Meeting::kPhase) continue;
+    if (i / kWarpThreads == late)
+      late_ = true;
+    else
+      fiber.waits = Meeting::kNone;
   }
   return true;
 }

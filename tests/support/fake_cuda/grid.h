@@ -1,7 +1,7 @@
 // run_grid: a kernel launch on the CPU. Every device thread is a fiber; the blocks of a cluster run
 // together, clusters one after another, and within a cluster a thread runs until it ends or has to
 // wait. The order is fixed, forward or reversed: a kernel that lacks a barrier gives different
-// results in the two.
+// results in the two. Reversed, one warp after another also comes late to what it waits for.
 //
 // One launch runs at a time in a process, others wait for it. A kernel that never ends is not
 // stopped: whoever needs that ends the process.

@@ -58,6 +58,16 @@ inline void arrive(NumberedBarrier& barrier, int threads) {
   ++barrier.phase;
   ++*kiln_fake_current->phases;
 }
+inline void wait(NumberedBarrier& barrier, int threads) {
+  const int phase = barrier.phase;
+  arrive(barrier, threads);
+  while (barrier.phase == phase) kiln_fake_current->meet(Meeting::kPhase);
+}
+// The tensor cores are done with what all four warps have started.
+inline void meet_warpgroup() {
+  Thread& first = *(kiln_fake_current - kiln_fake_current->index);
+  wait(first.numbered[kNumberedBarriers + kiln_fake_current->index / 128], 128);
+}
 
 template <int rank>
 inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[rank]) {
@@ -205,10 +215,7 @@ KILN_INLINE void barrier_wait(char* barrier, int parity) {
 }
 template <int threads>
 KILN_INLINE void numbered_barrier_wait(int number) {
-  kiln_fake::NumberedBarrier& barrier = kiln_fake::numbered_barrier(number);
-  const int phase = barrier.phase;
-  kiln_fake::arrive(barrier, threads);
-  while (barrier.phase == phase) kiln_fake_current->meet(kiln_fake::Meeting::kPhase);
+  kiln_fake::wait(kiln_fake::numbered_barrier(number), threads);
 }
 template <int threads>
 KILN_INLINE void numbered_barrier_arrive(int number) {
@@ -241,7 +248,9 @@ KILN_INLINE void warpgroup_commit() {}
 template <class T, int count>
 KILN_INLINE void warpgroup_hold(T (&)[count]) {}
 template <int groups_left>
-KILN_INLINE void warpgroup_wait() {}
+KILN_INLINE void warpgroup_wait() {
+  kiln_fake::meet_warpgroup();
+}
 // The block's shared memory begins at a multiple of 1024 bytes here, whatever its address.
 KILN_INLINE int shared_offset(const void* p) {
   return static_cast<int>((static_cast<const char*>(p) - kiln_fake_current->shared) % 1024);

@@ -6,6 +6,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/passes/rewrite.h"
 #include "tests/worker/prepared.h"
 
 namespace kiln::runner {
@@ -150,6 +151,28 @@ TEST(RoundedElsewhere, StraysFurtherThanKeepingAloneDoes) {
     further += far.get(i) != once.get(i);
   }
   EXPECT_GT(further, 0);
+}
+
+// A copy of each row's matrix may be a thousand times as large as their table.
+TEST(RoundedElsewhere, MatricesThatAnIndexPicksAreReadByProductsAlone) {
+  const auto graph = parse_graph(
+      "kiln.graph 1\n%0 = input 0 : bf16[90,1,16]\n%1 = input 1 : bf16[3,16,8]\n"
+      "%2 = input 2 : i64[90]\n%3 = gather %1 %2 : bf16[90,16,8]\n"
+      "%4 = matmul %0 %3 : f32[90,1,8]\n%5 = cast %4 : bf16[90,1,8]\n%6 = cast %5 : f32[90,1,8]\n"
+      "%7 = exp %6 : f32[90,1,8]\nreturn %7\n");
+  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(rounds_inside(*graph));
+  const auto variants = rounded_elsewhere(*graph);
+  ASSERT_TRUE(variants) << variants.error().message;
+  int picked = 0;
+  const auto users = users_of(*variants);
+  for (NodeId id = 0; id < variants->size(); ++id) {
+    if (variants->node(id).op != Op::kGather) continue;
+    ++picked;
+    for (const NodeId user : users[static_cast<size_t>(id)])
+      EXPECT_EQ(variants->node(user).op, Op::kMatmul) << print(*variants);
+  }
+  EXPECT_EQ(picked, 2) << "elements and their magnitudes\n" << print(*variants);
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ std::vector<int64_t> random_parameters(const InputDraw& draw, Floats floats, Dev
           static_cast<int64_t>(draw.seed),
           static_cast<int64_t>(floats),
           draw.min,
-          draw.max - draw.min + 1};
+          draw.max - draw.min + 1,
+          draw.rises};
 }
 
 }  // namespace

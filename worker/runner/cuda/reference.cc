@@ -7,6 +7,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/ir/custom_call.h"
+#include "compiler_core/plan/picked_products.h"
 #include "worker/runner/cuda/reference_launches.h"
 #include "worker/runner/cuda/reference_slices.h"
 
@@ -61,7 +62,8 @@ class Evaluation {
         symbols_(symbols),
         high_(precision == Precision::kHigh ? 1 : 0),
         launches_(device),
-        values_(static_cast<size_t>(graph.size())) {}
+        values_(static_cast<size_t>(graph.size())),
+        in_place_(gathers_in_place(graph)) {}
 
   Status run(std::span<const DevicePtr> inputs, std::span<const DevicePtr> outputs) {
     std::vector<Sizes> sizes;
@@ -75,7 +77,7 @@ class Evaluation {
     TRY_STATUS(reserve_lists(slices));
     const std::vector<NodeId> last_use = last_uses(slices);
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (!slices.whole(id)) continue;
+      if (!slices.whole(id) || in_place_[static_cast<size_t>(id)]) continue;
       TRY_STATUS(hold(id, {0, count(value(id).sizes)}));
       for (const auto& slice : slices.slices(id)) {
         for (const auto& [node, part] : slice.before) {
@@ -113,14 +115,35 @@ class Evaluation {
   static int64_t code(DType dtype) { return static_cast<int64_t>(dtype); }
   static int64_t code(Op op) { return static_cast<int64_t>(op); }
 
+  // By node: a Gather of matrices that only products read, which find them in the table.
+  static std::vector<bool> gathers_in_place(const Graph& graph) {
+    std::vector<bool> in_place(static_cast<size_t>(graph.size()), false);
+    const auto users = users_of(graph);
+    for (NodeId id = 0; id < graph.size(); ++id) {
+      const auto& readers = users[static_cast<size_t>(id)];
+      const auto picks = [&](NodeId reader) {
+        const auto picked = picked_matrices(graph, graph.node(reader));
+        return picked && picked->gather == id && graph.node(reader).operands[0] != id;
+      };
+      in_place[static_cast<size_t>(id)] =
+          !readers.empty() && std::all_of(readers.begin(), readers.end(), picks);
+    }
+    for (const NodeId id : graph.outputs()) in_place[static_cast<size_t>(id)] = false;
+    return in_place;
+  }
+
   // A node that is held whole is used last by another such, also by way of nodes in slices.
   std::vector<NodeId> last_uses(const ReferenceSlices& slices) const {
     std::vector<NodeId> last(static_cast<size_t>(graph_.size()), kInvalidNode);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!slices.whole(id)) continue;
       const auto use = [&](NodeId node) {
-        for (const NodeId operand : graph_.node(node).operands)
+        for (const NodeId operand : graph_.node(node).operands) {
           last[static_cast<size_t>(operand)] = id;
+          if (!in_place_[static_cast<size_t>(operand)]) continue;
+          for (const NodeId below : graph_.node(operand).operands)
+            last[static_cast<size_t>(below)] = id;
+        }
       };
       use(id);
       for (const auto& slice : slices.slices(id))
@@ -378,14 +401,18 @@ class Evaluation {
     const int64_t m = out[out.size() - 2], n = out.back(), k = a.back();
     if (part.count() == 0) return;
     const int64_t end = part.end / n;
+    const auto picked = picked_matrices(graph_, node);
+    const bool picks = picked && in_place_[static_cast<size_t>(picked->gather)];
     for (int64_t row = part.begin / n; row < end;) {
       const int64_t batch = row / m;
       const bool whole = row % m == 0 && end - row >= m;
       const int64_t batches = whole ? (end - row) / m : 1;
       const int64_t rows = whole ? m : std::min(end, (batch + 1) * m) - row;
+      const int64_t b = picks ? at(picked->table) : at(node.operands[1], batch * k * n);
       add("kiln_matmul", batches * ((rows + 7) / 8) * n * 4,
-          {at(node.operands[0], row * k), at(node.operands[1], batch * k * n), at(id, row * n),
-           batches, rows, n, k, code(node.dtype), high_});
+          {at(node.operands[0], row * k), b, picks ? at(picked->index, batch) : 0,
+           picks ? sizes(picked->table)[0] : 0, at(id, row * n), batches, rows, n, k,
+           code(node.dtype), high_});
       row += batches * rows;
     }
   }
@@ -471,6 +498,7 @@ class Evaluation {
   const int64_t high_;
   ReferenceLaunches launches_;
   std::vector<Value> values_;
+  const std::vector<bool> in_place_;
 };
 
 }  // namespace

@@ -70,6 +70,25 @@ TEST(RoundProducts, WhatIsAddedElsewhereIsNoBias) {
   }
 }
 
+// The halves of a mixture's gate and product, where a row of no expert is zeros.
+TEST(RoundProducts, WhatIsSelectedBeforeItIsRoundedInPiecesIsRoundedWhole) {
+  const auto halves = [](const std::string& second_dtype) {
+    return arranged(
+        "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[8,4]\n%2 = input 2 : bool[4,2]\n"
+        "%3 = matmul %0 %1 : f32[4,4]\n%4 = constant 0 : f32[]\n"
+        "%5 = view %4 strides=[0,0] offset=[0] : f32[4,2]\n"
+        "%6 = view %3 strides=[4,1] offset=[0] : f32[4,2]\n"
+        "%7 = select %2 %6 %5 : f32[4,2]\n%8 = cast %7 : bf16[4,2]\n"
+        "%9 = view %3 strides=[4,1] offset=[2] : f32[4,2]\n"
+        "%10 = select %2 %9 %5 : f32[4,2]\n%11 = cast %10 : " +
+            second_dtype + "[4,2]\nreturn %8 %11\n",
+        round_products);
+  };
+  const std::string text = halves("bf16");
+  EXPECT_NE(text.find(": bf16[4,4]\n"), std::string::npos) << text;
+  EXPECT_EQ(halves("f16").find("16[4,4]"), std::string::npos) << "two roundings are two";
+}
+
 // A View that runs from one row on into the next has other columns than its strides say.
 TEST(RoundProducts, AViewThatCarriesIsLeftAlone) {
   const std::string text = arranged(

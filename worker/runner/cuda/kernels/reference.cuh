@@ -179,10 +179,17 @@ KILN_INLINE void reduce(const T* x, T* out, T identity, i64 combine, const i64* 
   }
 }
 
-// A thread computes 8 rows of one column.
+// Of `rows`, the one that an index names: a negative one counts from the end, one out of range names
+// what is nearest.
+KILN_INLINE i64 named_row(i64 index, i64 rows) {
+  const i64 at = index < 0 ? index + rows : index;
+  return at < 0 ? 0 : at >= rows ? rows - 1 : at;
+}
+
+// A thread computes 8 rows of one column. `index`: names each batch's of `matrices`; or null.
 template <class T>
-KILN_INLINE void matmul(const T* a, const T* b, T* out, i64 batches, i64 m, i64 n, i64 k, i64 dtype,
-                        i64 high, i64 threads) {
+KILN_INLINE void matmul(const T* a, const T* b, const i64* index, i64 matrices, T* out, i64 batches,
+                        i64 m, i64 n, i64 k, i64 dtype, i64 high, i64 threads) {
   const i64 row_groups = (m + 7) / 8;
   for (i64 i = self_index(); i < batches * row_groups * n; i += threads) {
     const i64 column = i % n, row = i / n % row_groups * 8, batch = i / n / row_groups;
@@ -192,7 +199,8 @@ KILN_INLINE void matmul(const T* a, const T* b, T* out, i64 batches, i64 m, i64 
       left[j] = a + (batch * m + (row + j < m ? row + j : row)) * k;
       sum[j] = 0;
     }
-    const T* right = b + batch * k * n + column;
+    const i64 matrix = index == nullptr ? batch : named_row(index[batch], matrices);
+    const T* right = b + matrix * k * n + column;
     for (i64 p = 0; p < k; ++p) {
       const T y = right[p * n];
       for (int j = 0; j < 8; ++j) sum[j] = binary(op_add, sum[j], binary(op_mul, left[j][p], y));
@@ -335,10 +343,7 @@ KILN_KERNEL(256, 1) kiln_place(const u64* x, i64 offset, const i64* shape, u64* 
 KILN_KERNEL(256, 1) kiln_gather(const u64* x, i64 rows, i64 row, const i64* index, u64* out, i64 count,
                        i64 threads) {
   for (i64 i = self_index(); i < count; i += threads) {
-    i64 at = index[i / row];
-    if (at < 0) at += rows;
-    at = at < 0 ? 0 : at >= rows ? rows - 1 : at;
-    out[i] = x[at * row + i % row];
+    out[i] = x[named_row(index[i / row], rows) * row + i % row];
   }
 }
 
@@ -355,14 +360,14 @@ KILN_KERNEL(256, 1) kiln_reduce(const void* x, void* out, i64 floats, u64 identi
     reduce(static_cast<const i64*>(x), static_cast<i64*>(out), static_cast<i64>(identity), combine,
            kept, reduced, first, outputs, length, segments, by_segment, dtype, high, threads);
 }
-KILN_KERNEL(256, 1) kiln_matmul(const void* a, const void* b, void* out, i64 batches, i64 m, i64 n, i64 k,
-                       i64 dtype, i64 high, i64 threads) {
+KILN_KERNEL(256, 1) kiln_matmul(const void* a, const void* b, const i64* index, i64 matrices, void* out,
+                       i64 batches, i64 m, i64 n, i64 k, i64 dtype, i64 high, i64 threads) {
   if (is_float(dtype))
-    matmul(static_cast<const double*>(a), static_cast<const double*>(b), static_cast<double*>(out),
-           batches, m, n, k, dtype, high, threads);
+    matmul(static_cast<const double*>(a), static_cast<const double*>(b), index, matrices,
+           static_cast<double*>(out), batches, m, n, k, dtype, high, threads);
   else
-    matmul(static_cast<const i64*>(a), static_cast<const i64*>(b), static_cast<i64*>(out), batches,
-           m, n, k, dtype, high, threads);
+    matmul(static_cast<const i64*>(a), static_cast<const i64*>(b), index, matrices,
+           static_cast<i64*>(out), batches, m, n, k, dtype, high, threads);
 }
 KILN_KERNEL(256, 1) kiln_chunk_sums(const void* x, void* sums, i64 floats, i64 lines, i64 size, i64 inner,
                            i64 chunk, i64 threads) {

@@ -188,11 +188,17 @@ KILN_INLINE u64 random_word(u64 seed, i64 i) {
   return z ^ (z >> 31);
 }
 // Element i. `floats`: 0 normal ones, 1 of [0.5, 1.5), 2 near 1 with either sign (enum Floats).
-// Integers: min + [0, span).
-KILN_INLINE u64 random_bits(i64 dtype, u64 seed, i64 floats, i64 min, u64 span, i64 i) {
+// Integers: min + [0, span); with `rises`, of `count`, none is less than the one before it.
+KILN_INLINE u64 random_bits(i64 dtype, u64 seed, i64 floats, i64 min, u64 span, i64 rises, i64 count,
+                            i64 i) {
   const u64 word = random_word(seed, i);
-  if (!is_float(dtype)) return static_cast<u64>(min) + word % span;
   const double uniform = static_cast<double>(word >> 11) * 0x1p-53;
+  if (!is_float(dtype) && rises) {
+    const double x = (static_cast<double>(i) + uniform) / static_cast<double>(count);
+    const u64 above = static_cast<u64>(x * (x + 1) * 0.5 * static_cast<double>(span));
+    return static_cast<u64>(min) + (above < span ? above : span - 1);
+  }
+  if (!is_float(dtype)) return static_cast<u64>(min) + word % span;
   if (floats == 1) return bits_of_float(0.5 + uniform, dtype);
   if (floats == 2) {
     const double size = 1 + (uniform - 0.5) * 0x1p-5;
@@ -218,21 +224,22 @@ KILN_INLINE bool is_close(double got, double want, double slack) {
 }  // namespace
 
 KILN_KERNEL(256, 1) kiln_random(void* data, i64 count, i64 dtype, u64 seed, i64 floats, i64 min, u64 span,
-                       i64 threads) {
+                       i64 rises, i64 threads) {
   for (i64 i = self_index(); i < count; i += threads)
-    put_bits(data, dtype, i, random_bits(dtype, seed, floats, min, span, i));
+    put_bits(data, dtype, i, random_bits(dtype, seed, floats, min, span, rises, count, i));
 }
 
 // Finds the elements that are no longer what kiln_random made them.
 KILN_KERNEL(256, 1) kiln_check_random(const void* data, i64 count, i64 dtype, u64 seed, i64 floats,
-                             i64 min, u64 span, Tally* tallies, i64 threads) {
+                             i64 min, u64 span, i64 rises, Tally* tallies, i64 threads) {
   Tally tally = {0, kNowhere, 0, 0};
   const u64 mask = dtype == dtype_f64 || dtype == dtype_i64   ? ~0ull
                    : dtype == dtype_f32 || dtype == dtype_i32 ? 0xffffffffull
                    : dtype == dtype_f16 || dtype == dtype_bf16 || dtype == dtype_i16 ? 0xffffull
                                                                                      : 0xffull;
   for (i64 i = self_index(); i < count; i += threads)
-    if (bits_at(data, dtype, i) != (random_bits(dtype, seed, floats, min, span, i) & mask))
+    if (bits_at(data, dtype, i) !=
+        (random_bits(dtype, seed, floats, min, span, rises, count, i) & mask))
       note(tally, i);
   tallies[self_index()] = tally;
 }
