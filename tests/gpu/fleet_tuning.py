@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -154,6 +155,7 @@ def main():
     parser.add_argument("--json", help="all rows, into this file")
     options = parser.parse_args()
     options.worker_options = options.worker_options.split()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the logs are kept, the processes ended
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         graphs = [graph for graph in options.graphs.split(",") if graph]

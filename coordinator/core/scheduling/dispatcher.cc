@@ -47,16 +47,17 @@ void Dispatcher::lease_builds(int64_t now_ms, std::set<WorkerId>& changed) {
 void Dispatcher::lease_to_class(int64_t now_ms, const Target& server, const Idle& idle,
                                 WorkQueue& queue, LeaseTo lease, std::set<WorkerId>& changed) {
   std::set<WorkerId> refused;  // what is left is for others than them
+  auto next = idle.begin();    // of those before it, all refused
   while (queue.has_work_for(server)) {
-    const auto next = std::find_if(idle.begin(), idle.end(), [&](const auto& entry) {
-      return !refused.contains(entry.second);
-    });
+    while (next != idle.end() && refused.contains(next->second)) ++next;
     if (next == idle.end() || std::ssize(refused) >= kMaxRefusals) return;
     const WorkerId id = next->second;
-    if (lease_next(now_ms, id, server, queue, lease))
+    if (lease_next(now_ms, id, server, queue, lease)) {
       changed.insert(id);
-    else
+      next = idle.begin();  // a lease moves it
+    } else {
       refused.insert(id);
+    }
   }
 }
 

@@ -19,7 +19,7 @@ double median(std::vector<double> values) {
 
 void LatencyEstimator::saw(const Target& target, Family family, double ms, int count) {
   if (!(ms > 0) || !std::isfinite(ms) || count <= 0) return;
-  Seen& seen = seen_[{target.to_string(), family}];
+  Seen& seen = seen_[{target.backend, target.isa, family}];
   const double each_ms = ms / count;
   for (size_t i = 0; i < std::min<size_t>(kRemembered, static_cast<size_t>(count)); ++i) {
     if (seen.latest_ms.size() < kRemembered)
@@ -32,7 +32,7 @@ void LatencyEstimator::saw(const Target& target, Family family, double ms, int c
 }
 
 std::optional<double> LatencyEstimator::median_ms(const Target& target, Family family) const {
-  const auto found = seen_.find({target.to_string(), family});
+  const auto found = seen_.find(std::tuple(target.backend, std::string_view(target.isa), family));
   if (found == seen_.end() || found->second.latest_ms.size() < kEnough) return std::nullopt;
   return found->second.median_ms;
 }

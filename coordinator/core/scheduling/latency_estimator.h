@@ -1,10 +1,12 @@
 // LatencyEstimator: how long a candidate takes on a target, by family: the median of the latest
-// ones. It sizes leases by time and shows
-// which are late. Plain value; one thread.
+// ones. It sizes leases by time and shows which are late. Plain value; one thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/core/events.h"
@@ -24,7 +26,7 @@ class LatencyEstimator {
     size_t next = 0;
     double median_ms = 0;
   };
-  std::map<std::pair<std::string, Family>, Seen> seen_;
+  std::map<std::tuple<Backend, std::string, Family>, Seen, std::less<>> seen_;
 };
 
 }  // namespace kiln
