@@ -27,11 +27,10 @@ _ALLOCATIONS = frozenset({_aten.empty.memory_format, _aten.empty_strided.default
                           _aten.new_empty.default, _aten.new_empty_strided.default})
 
 
-def launch_triton(*, kernel_idx: int, constant_args_idx: int, grid: Any, tma_descriptor_metadata: Any,
-                  kwargs: dict[str, Any], written: list[str]) -> dict[str, Any]:
-    """Launches a kernel, and gives the tensors that it has written, by their names."""
-    triton_kernel_wrapper_mutation(kernel_idx=kernel_idx, constant_args_idx=constant_args_idx, grid=grid,
-                                   tma_descriptor_metadata=tma_descriptor_metadata, kwargs=kwargs)
+def launch_triton(*, kwargs: dict[str, Any], written: list[str], **launch: Any) -> dict[str, Any]:
+    """Launches a kernel, and gives the tensors that it has written, by their names. ``launch``: the rest of what
+    torch's op takes, which differs between its versions."""
+    triton_kernel_wrapper_mutation(kwargs=kwargs, **launch)
     return {name: kwargs[name] for name in written}
 
 
