@@ -4,6 +4,7 @@
 
 #include "client/c_call.h"
 #include "client/c_program.h"
+#include "client/compiled_program.h"
 #include "compiler_core/program/program.h"
 
 using namespace kiln;
@@ -155,6 +156,15 @@ kiln_code kiln_client_load_bundle(kiln_client* client, const char* path, const c
   if (programs != nullptr) *programs = *loaded;
   return KILN_OK;
 }
+kiln_code kiln_client_add_bundle(kiln_client* client, const void* bytes, size_t bytes_size,
+                                 const char* signer, int32_t* programs) {
+  if (client == nullptr || bytes == nullptr) return missing("the client or the bytes");
+  const auto added =
+      client->client->add_bundle({static_cast<const char*>(bytes), bytes_size}, text(signer));
+  if (!added) return failed(added.error());
+  if (programs != nullptr) *programs = *added;
+  return KILN_OK;
+}
 kiln_service kiln_client_service(const kiln_client* client) {
   switch (client->client->service_state()) {
     case ServiceState::kReachable:
@@ -286,6 +296,15 @@ kiln_code kiln_program_bind(const kiln_program* program, const int64_t* const* s
   const auto bound = program->program->bind(given);
   if (!bound) return failed(bound.error());
   std::ranges::copy(*bound, symbols);
+  return KILN_OK;
+}
+kiln_code kiln_program_bundle(const kiln_program* program, void* bytes, size_t* bytes_size) {
+  if (bytes_size == nullptr) return missing("the place for the size");
+  const auto bundle = bundle_of(*program->program);
+  if (!bundle) return failed(bundle.error());
+  if (bytes != nullptr && bundle->size() <= *bytes_size)
+    std::ranges::copy(*bundle, static_cast<char*>(bytes));
+  *bytes_size = bundle->size();
   return KILN_OK;
 }
 kiln_code kiln_program_output_sizes(const kiln_program* program, int32_t index,

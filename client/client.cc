@@ -461,11 +461,13 @@ Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
 }
 
 Result<int> Client::load_bundle(const Path& file, const std::string& signer) {
-  std::string trusted;
-  if (!signer.empty()) {
-    TRY(trusted, read_signer(signer));
-  }
+  TRY(const std::string trusted, signer.empty() ? Result<std::string>("") : read_signer(signer));
   return impl_->bundles->load(file, trusted);
+}
+
+Result<int> Client::add_bundle(std::string_view text, const std::string& signer) {
+  TRY(const std::string trusted, signer.empty() ? Result<std::string>("") : read_signer(signer));
+  return impl_->bundles->add(text, "the bundle", trusted);
 }
 
 Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptions& options) {

@@ -206,6 +206,7 @@ class CompiledProgram {
   friend std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
   friend std::string libraries_left_out(const CompiledProgram& program);
   friend std::shared_ptr<const Device> place_of(const CompiledProgram& program);
+  friend Result<std::string> bundle_of(const CompiledProgram& program);
   friend Result<std::vector<LaunchTime>> profile_launches(const CompiledProgram& program,
                                                           std::span<const DevicePtr> inputs,
                                                           std::span<const DevicePtr> outputs,
@@ -256,6 +257,8 @@ class Client {
   // signer is known; kUnsupported: of a newer format; kPermissionDenied: signed by somebody else;
   // kCorruption: cut short or altered, and nothing of it is used.
   Result<int> load_bundle(const std::filesystem::path& file, const std::string& signer = {});
+  // The same of the text of a bundle.
+  Result<int> add_bundle(std::string_view text, const std::string& signer = {});
 
   struct Submission {
     Digest graph;

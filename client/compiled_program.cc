@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "client/bundle.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/runtime/library_call.h"
 
@@ -214,6 +215,10 @@ Result<std::vector<LaunchTime>> profile_launches(const CompiledProgram& program,
   std::unique_lock<std::mutex> lock;
   if (impl.cpu_mu) lock = std::unique_lock(*impl.cpu_mu);
   return impl.loaded->profile(canonical, outputs, nullptr, symbols);
+}
+
+Result<std::string> bundle_of(const CompiledProgram& program) {
+  return print_bundle({&program.impl_->files, 1});
 }
 
 std::string libraries_left_out(const CompiledProgram& program) {

@@ -45,6 +45,9 @@ Result<std::vector<LaunchTime>> profile_launches(const CompiledProgram& program,
 // The device that `program` is loaded on; null when it is not loaded.
 std::shared_ptr<const Device> place_of(const CompiledProgram& program);
 
+// The program as a bundle (bundle.h). Errors as print_bundle().
+Result<std::string> bundle_of(const CompiledProgram& program);
+
 // Why kernels of Kiln's own run where the program would call a library; empty: none do.
 std::string libraries_left_out(const CompiledProgram& program);
 

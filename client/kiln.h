@@ -90,6 +90,10 @@ KILN_API void kiln_client_close(kiln_client* client);
 KILN_API kiln_code kiln_client_load_bundle(kiln_client* client, const char* path,
                                            const char* signer, int32_t* programs);
 
+/* The same of a bundle's bytes, as kiln_program_bundle() gives them. */
+KILN_API kiln_code kiln_client_add_bundle(kiln_client* client, const void* bytes, size_t bytes_size,
+                                          const char* signer, int32_t* programs);
+
 /* KILN_SERVICE_AWAY: it failed a moment ago, and calls do not wait for it again yet. */
 typedef enum kiln_service {
   KILN_SERVICE_UNKNOWN = 0,
@@ -220,6 +224,12 @@ KILN_API const char* kiln_program_target(const kiln_program* program);   /* "cpu
 KILN_API const char* kiln_program_manifest(const kiln_program* program); /* JSON: program.h */
 /* "ed25519 SIGNER SIGNATURE" of the manifest, in hex; "" for a program compiled here. */
 KILN_API const char* kiln_program_signature(const kiln_program* program);
+
+/* The program and its binaries as a bundle, for a client that has neither a service nor a compiler.
+ * `bytes_size` has the room at `bytes` and hears how many there are; where the room is too small, or
+ * `bytes` is NULL, nothing is written. KILN_INVALID_ARGUMENT: no coordinator signed the program. */
+KILN_API kiln_code kiln_program_bundle(const kiln_program* program, void* bytes,
+                                       size_t* bytes_size);
 
 /* ---- Launching */
 

@@ -6,7 +6,12 @@ namespace kiln {
 
 Result<int> LoadedBundles::load(const Path& file, std::string_view signer) {
   TRY(const std::string text, read_bundle(file));
-  TRY(Programs programs, parse_bundle(text, file.string(), signer.empty() ? signer_ : signer));
+  return add(text, file.string(), signer);
+}
+
+Result<int> LoadedBundles::add(std::string_view text, const std::string& name,
+                               std::string_view signer) {
+  TRY(const Programs programs, parse_bundle(text, name, signer.empty() ? signer_ : signer));
   const std::scoped_lock lock(mu_);
   loaded_.insert(loaded_.end(), programs.begin(), programs.end());
   return static_cast<int>(programs.size());

@@ -20,6 +20,8 @@ class LoadedBundles {
   // How many programs the bundle has. `signer`: empty for the constructor's. Errors as
   // parse_bundle(); kNotFound: no such file.
   Result<int> load(const Path& file, std::string_view signer);
+  // The same of a bundle's text; `name` as parse_bundle() has it.
+  Result<int> add(std::string_view text, const std::string& name, std::string_view signer);
 
   // Asks nobody. Null: no bundle that was loaded has the program.
   std::shared_ptr<const ProgramFiles> find(const Digest& graph, const Target& wanted, Mode mode);

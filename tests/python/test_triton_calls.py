@@ -54,7 +54,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, tuple[
         ON_CPU[self.fn.__name__](*args, **kwargs)
 
     monkeypatch.setattr(JITFunction, "run", run)
-    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)  # else Dynamo takes kernels for functions
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda **_: True)  # else Dynamo takes kernels for functions
     monkeypatch.setattr(triton.runtime.driver, "_active", Driver(), raising=False)
     monkeypatch.setenv("KILN_STRICT", "1")
     torch._dynamo.reset()

@@ -28,7 +28,7 @@ MODELS, GRAPHS = 2, 3  # of warm_child.py; each model is one entry
 def child(disk: Path, *arguments: object, **environment: str) -> dict[str, Any]:
     """What a process of its own took to run the models of warm_child.py."""
     given = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(disk), "KILN_STRICT": "1", **environment}
-    if "KILN_COORDINATOR" not in environment:
+    if not {"KILN_COORDINATOR", "KILN_CACHE_DIR"} & set(environment):
         del given["KILN_CACHE_DIR"]
     done = subprocess.run([sys.executable, Path(__file__).parent / "warm_child.py", *map(str, arguments)], env=given,
                           check=False, capture_output=True, text=True, timeout=CHILD_S)
@@ -67,6 +67,15 @@ def test_a_fleet_traces_and_compiles_once(service: str, tmp_path: Path) -> None:
     third = child(tmp_path / "third", "--load", tmp_path / "portable", **fleet)
     assert third["graphs"] == 0 and third["hit"] == MODELS and set(third["outcomes"]) == {"hit"}, third
     assert entries_asked_for(service) == before
+
+
+def test_portable_caches_have_binaries_where_that_is_asked_for(service: str, tmp_path: Path) -> None:
+    blob = tmp_path / "portable"
+    child(tmp_path / "first", "--portable", "--save", blob, KILN_COORDINATOR=service)
+    # No coordinator, no caches, no compiler.
+    alone = {"KILN_CXX": "/bin/false", "KILN_CACHE_DIR": ""}
+    second = child(tmp_path / "second", "--portable", "--load", blob, **alone)
+    assert second["graphs"] == 0 and second["hit"] == MODELS and set(second["outcomes"]) == {"hit"}, second
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """One process of tests/python/test_warm_start.py: compiles models with Kiln, and prints what that took.
 
-    warm_child.py [--save FILE | --load FILE]      FILE: torch's portable caches
+    warm_child.py [--portable] [--save FILE | --load FILE]      FILE: torch's portable caches; --portable: with binaries
 
 One JSON object: graphs that Kiln compiled, how their programs were got, AOTAutogradCache's hits, whether Inductor was
 imported, and the largest difference to eager.
@@ -62,13 +62,15 @@ def main() -> None:
     count()
     if "--load" in sys.argv:
         assert torch.compiler.load_cache_artifacts(Path(sys.argv[-1]).read_bytes()) is not None
+    options = {"portable": "--portable" in sys.argv}
     torch.manual_seed(0)
     net, x = model(), torch.randn(4, 8)
-    pairs = zip(results(net, torch.compile(net, backend=kiln.dynamo.backend), x), results(net, net, x), strict=True)
+    fast = torch.compile(net, backend=kiln.dynamo.backend, options=options)
+    pairs = zip(results(net, fast, x), results(net, net, x), strict=True)
     worst = max(float((have - want).abs().max()) for have, want in pairs)
     with torch.no_grad():
         table = torch.randn(9, 5)
-        fast = torch.compile(with_an_eager_part, backend=kiln.dynamo.backend, dynamic=True)
+        fast = torch.compile(with_an_eager_part, backend=kiln.dynamo.backend, dynamic=True, options=options)
         for rows in (3, 6):
             x = torch.randn(rows, 8)
             worst = max(worst, float((fast(x, table) - with_an_eager_part(x, table)).abs().max()))

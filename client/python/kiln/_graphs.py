@@ -40,7 +40,8 @@ class GraphReport:
 
 def place_of(node: fx.Node) -> str:
     """The line of the user's source that a node comes from."""
-    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+    lines = [line for line in str(node.meta.get("stack_trace") or "").splitlines()
+             if line.strip(" ~^")]  # newer versions of torch underline the expression
     return lines[-2].strip() + ": " + lines[-1].strip() if len(lines) > 1 else ""
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from kiln._default_client import client_for
 from kiln.client import Mode, Program
-from kiln.errors import InvalidArgument
+from kiln.errors import InvalidArgument, KilnError
 
 log = logging.getLogger("kiln")
 #: of torch: Kiln's, and whether launches are captured into CUDA graphs
 _MODES: dict[str, tuple[Mode, bool]] = {
     "default": ("default", False), "reduce-overhead": ("default", True), "max-autotune": ("max-autotune", True),
     "max-autotune-no-cudagraphs": ("max-autotune", False)}
-_OPTIONS = ("coordinator", "deadline_s", "mode", "now", "strict", "verify")
+_OPTIONS = ("coordinator", "deadline_s", "mode", "now", "portable", "strict", "verify")
 _said: set[str] = set()
 
 
@@ -44,6 +44,7 @@ class Settings:
         self.refuses_stale = bool(given.get("strict", False))
         self.verify = bool(given.get("verify", False))
         self.now = bool(given.get("now", False))
+        self.portable = bool(given.get("portable", False))
         self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
         configure_logging()
 
@@ -52,6 +53,18 @@ class Settings:
         return client_for(self.coordinator).compile(model_json, mode=self.mode, target=target,
                                                     deadline_s=self.deadline_s, strict=self.refuses_stale,
                                                     verify=self.verify, now=self.now, on_message=log.info)
+
+    def add_bundle(self, bundle: bytes, signer: str) -> None:
+        """Makes compile() answer with a program that came with a cached graph. ``signer``: whose signature it says that
+        it has, which counts where this process knows no coordinator's key."""
+        client = client_for(self.coordinator)
+        try:
+            try:
+                client.add_bundle(bundle)
+            except InvalidArgument:
+                client.add_bundle(bundle, signer=signer)
+        except KilnError as error:
+            self.say_once(f"a program that came with a cached graph is not used: {error}", "")
 
     @staticmethod
     def say_once(sentence: str, place: str) -> None:

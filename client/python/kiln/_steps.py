@@ -82,7 +82,17 @@ class KilnStep(Step):
         super().__init__(reads, writes)
         self._model_json, self._trusted, self._orders = model_json, trusted, orders
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if state.pop("_portable", False) and self.program.signature:
+            state["_bundle"] = (self.program.bundle(), self.program.signature.split()[1])
+        return state
+
     def load(self, settings: Settings, device: torch.device) -> None:
+        bundle = self.__dict__.pop("_bundle", None)
+        if bundle is not None:
+            settings.add_bundle(*bundle)
+        self._portable = settings.portable
         self.run = launcher_of(settings.compile(self._model_json, target_of(device)), device, self._trusted,
                                self._orders)
 

@@ -22,7 +22,7 @@ from kiln._cuda_graphs import Boxed
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph
 
-_FORMAT = 4  # of what CompiledGraph and its steps pickle
+_FORMAT = 5  # of what CompiledGraph and its steps pickle
 _current = threading.local()  # .settings: of the torch.compile that this thread is in
 
 try:
@@ -163,7 +163,8 @@ def _tag(settings: Settings) -> str:
 
     autocast = [(device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)))
                 for device in ("cpu", "cuda")]
-    return f"kiln-{__version__}-{_FORMAT}-{settings.mode}-{settings.captures}-{autocast}-{torch.get_default_dtype()}"
+    chosen = (settings.mode, settings.captures, settings.portable, autocast, torch.get_default_dtype())
+    return f"kiln-{__version__}-{_FORMAT}-{chosen}"
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_int32, c_int64, c_void_p
+from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any, Literal, NamedTuple
 
 from kiln import _native
@@ -132,6 +132,15 @@ class Program:
                     _native.check(self._library.kiln_program_successor(self._handle, byref(handle)))
                     self._successor = Program(handle.value or 0)
         return self._successor
+
+    def bundle(self) -> bytes:
+        """The program with its binaries, for :meth:`Client.add_bundle` of a client that has neither a service nor a
+        compiler. Raises InvalidArgument: no coordinator signed it."""
+        size = c_size_t()
+        _native.check(self._library.kiln_program_bundle(self._handle, None, byref(size)))
+        room = ctypes.create_string_buffer(size.value)
+        _native.check(self._library.kiln_program_bundle(self._handle, room, byref(size)))
+        return room.raw
 
     def bind(self, sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
         """The values of :attr:`symbols` for inputs of these sizes. Raises InvalidArgument."""
@@ -266,6 +275,13 @@ class Client:
         programs = c_int32()
         _native.check(self._library.kiln_client_load_bundle(self._handle, _bytes(path), _bytes(signer),
                                                             byref(programs)))
+        return programs.value
+
+    def add_bundle(self, bundle: bytes, *, signer: str | os.PathLike[str] | None = None) -> int:
+        """``load_bundle`` of the bytes of a bundle, as :meth:`Program.bundle` gives them."""
+        programs = c_int32()
+        _native.check(self._library.kiln_client_add_bundle(self._handle, bundle, len(bundle), _bytes(signer),
+                                                           byref(programs)))
         return programs.value
 
     def compile(self, graph: bytes | str | os.PathLike[str], *, mode: Mode = "default", target: str = "cpu",

@@ -44,6 +44,10 @@ def _report_strides(compiler: GraphCompiler, module: fx.GraphModule) -> None:
         context.output_strides.append(compiler.strides.get(node) if isinstance(node, fx.Node) else None)
 
 
+def _has_effect_tokens(module: fx.GraphModule) -> bool:
+    return any(getattr(node.target, "__name__", "") == "with_effects" for node in module.graph.nodes)
+
+
 def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, is_cached: bool,
               captures: _cuda_graphs.CapturePlanner) -> Any:
     def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Boxed | CompiledGraph, str]:
@@ -53,8 +57,9 @@ def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, 
             reports.append(compiler.report)
         if name != "backward":
             _report_strides(compiler, module)
-        # What failed may work the next time.
-        return function, "; ".join(compiler.report.failures)
+        # What failed may work the next time, and torch passes no effect tokens to a graph that it has loaded.
+        why_not = compiler.report.failures + ["it has effects"] * _has_effect_tokens(module)
+        return function, "; ".join(why_not)
 
     if is_cached:
         return _warm_start.cacheable(compile, settings)
@@ -106,7 +111,8 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
 
     Args:
         mode: "default", "max-autotune", "reduce-overhead", "max-autotune-no-cudagraphs".
-        options: "coordinator", "mode", "deadline_s", "now", "strict", "verify" (as Client.compile has them).
+        options: "coordinator", "mode", "deadline_s", "now", "strict", "verify" (as Client.compile has them), and
+            "portable": entries of AOTAutogradCache have the programs' binaries too.
     """
     del name  # of the graph, which newer versions of torch pass
     settings = Settings(mode, options)

@@ -135,6 +135,8 @@ static void without_a_service(void) {
   EXPECT(kiln_program_successor_state(program) == KILN_SUCCESSOR_NONE);
   EXPECT(kiln_program_successor(program, &successor) == KILN_NOT_FOUND && successor == NULL);
   EXPECT(strcmp(kiln_program_signature(program), "") == 0);
+  size_t bytes = 0;
+  EXPECT(kiln_program_bundle(program, NULL, &bytes) == KILN_INVALID_ARGUMENT);
   check_description(program);
   const int64_t wrong[] = {5000, 16};
   const int64_t* all[] = {wrong, wrong};
@@ -148,6 +150,36 @@ static void without_a_service(void) {
   int refused = 0;
   EXPECT(kiln_refused_nodes(kNonzero, strlen(kNonzero), on_refused, &refused) == KILN_OK);
   EXPECT(refused == 1);
+}
+
+/* What a client has that was given the program's bundle, and neither a service nor a compiler. */
+static void bundled(const kiln_program* program) {
+  size_t size = 0, room;
+  EXPECT(kiln_program_bundle(program, NULL, &size) == KILN_OK && size > 1000);
+  char* bytes = malloc(size);
+  room = size - 1;
+  bytes[0] = 0;
+  EXPECT(kiln_program_bundle(program, bytes, &room) == KILN_OK && room == size && bytes[0] == 0);
+  EXPECT(kiln_program_bundle(program, bytes, &room) == KILN_OK && room == size);
+  char signer[65] = "";
+  memcpy(signer, kiln_program_signature(program) + strlen("ed25519 "), 64);
+  const kiln_client_options alone = {.size = sizeof alone, .compiler = "/bin/false"};
+  kiln_client* client = NULL;
+  EXPECT(kiln_client_open(&alone, &client) == KILN_OK);
+  int32_t programs = 0;
+  EXPECT(kiln_client_add_bundle(client, bytes, size, NULL, NULL) == KILN_INVALID_ARGUMENT);
+  bytes[size / 2] ^= 1;
+  EXPECT(kiln_client_add_bundle(client, bytes, size, signer, NULL) == KILN_CORRUPTION);
+  bytes[size / 2] ^= 1;
+  EXPECT(kiln_client_add_bundle(client, bytes, size, signer, &programs) == KILN_OK && programs == 1);
+  const kiln_compile_options tuned = {.size = sizeof tuned, .mode = KILN_MODE_MAX_AUTOTUNE};
+  kiln_program* again = NULL;
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &tuned, &again) == KILN_OK);
+  EXPECT(strcmp(kiln_program_outcome(again), "hit") == 0);
+  launch(again, 33);
+  kiln_program_close(again);
+  kiln_client_close(client);
+  free(bytes);
 }
 
 static int32_t count_progress(void* user, const kiln_progress* progress) {
@@ -183,6 +215,7 @@ static void with_a_service(const char* coordinator, int cancel) {
     EXPECT(strncmp(kiln_program_signature(program), "ed25519 ", 8) == 0);
     check_description(program);
     launch(program, 33);
+    bundled(program);
     kiln_program_close(program);
     EXPECT(kiln_submit(client, kHalfPlus, strlen(kHalfPlus), &options) == KILN_OK);
   }
