@@ -1,5 +1,7 @@
 #include "compiler_core/runtime/tensor_maps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -45,8 +47,12 @@ Enumerator enumerator(int bytes, int first) {
 Result<CUtensorMap> encode(const CudaDevice::Impl& device, const TensorMap& map, DevicePtr memory,
                            std::span<const int64_t> symbols) {
   const CudaDriver& driver = device.driver;
-  if (driver.cuTensorMapEncodeTiled == nullptr || driver.cuTensorMapEncodeIm2col == nullptr)
-    return fail(Code::kUnsupported, "the NVIDIA driver here knows no tensor maps: it is too old");
+  const bool knows = map.im2col ? driver.cuTensorMapEncodeIm2col != nullptr
+                                : driver.cuTensorMapEncodeTiled != nullptr;
+  if (!knows)
+    return fail(Code::kUnsupported,
+                fmt::format("the NVIDIA driver here lacks {}: it is too old",
+                            map.im2col ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled"));
   TRY(const CUtensorMapDataType dtype, data_type(map.dtype));
   TRY_STATUS(map.extent(symbols).map([](int64_t) {}));
   TRY(const int64_t offset, map.offset.evaluate(symbols));

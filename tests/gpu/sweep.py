@@ -4,8 +4,9 @@
     candidates DIR/*.pt2 --out DIR/out          here: compiles every candidate (tests/bench/candidates.cc)
     python3 sweep.py --run DIR                  on a GPU
 
-Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, attention, attention on queries, keys
-and values of one matmul, patches, products of 8-bit floats and integers, mixtures of experts. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
+last, attention, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
+of experts. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -36,6 +37,12 @@ def chain(x, w, b, w1, b1, w2, b2, stride, zeros):
     y = F.relu(F.conv2d(x, w, b, stride, zeros))
     y = F.relu(F.conv2d(y, w1, b1) + y)
     return F.conv2d(F.max_pool2d(y, 2, 1), w2, b2, 1, 1)
+
+
+def windows(x, w, b, *residual, stride, zeros, dilation, last):
+    """Images channels last, weights too or as a checkpoint has them."""
+    y = F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2) if last else w, b, stride, zeros, dilation)
+    return F.relu(y.permute(0, 2, 3, 1) + residual[0]) if residual else y.permute(0, 2, 3, 1)
 
 
 def attention(q, k, v, causal):
@@ -79,8 +86,8 @@ def experts_in_f64(x, w, ends, *added, transposed):
     return F.silu(y + added[0]) if added else y
 
 
-FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, attention, projected_attention, patches, narrow,
-                                     experts)}
+FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, projected_attention, patches,
+                                     narrow, experts)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -122,7 +129,7 @@ def shapes(seed):
         o = r(3, 20) * 8
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
-    return found + narrow_shapes(r, 40) + expert_shapes(r, 20)
+    return found + narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40)
 
 
 def expert_shapes(r, count):
@@ -134,6 +141,25 @@ def expert_shapes(r, count):
         added = [(rows, n)] if i % 5 == 1 else []
         found.append(("experts", {"transposed": i % 3 == 0}, [(rows, k), w, (matrices,), *added],
                       ["bfloat16", "bfloat16", "int32", *["bfloat16"] * len(added)]))
+    return found
+
+
+def window_shapes(r, count):
+    found = []
+    while len(found) < count:
+        i = len(found)
+        n, c, o, window, size = r(1, 5), r(1, 30) * 8, r(4, 40) * 8, [r(1, 5), r(1, 5)], [r(1, 24), r(1, 24)]
+        stride, dilation = [r(1, 3), r(1, 3)], [r(1, 2), r(1, 2)]
+        zeros = [r(0, k * d // 2) for k, d in zip(window, dilation)]
+        out = [(x + 2 * z - d * (k - 1) - 1) // s + 1 for x, z, d, k, s in zip(size, zeros, dilation, window, stride)]
+        if min(out) < 1:
+            continue
+        last = i % 3 > 0
+        sizes = [(n, *size, c), (o, *window, c) if last else (o, c, *window), (o,)]
+        if i % 2:
+            sizes.append((n, *out, o))
+        found.append(("windows", {"stride": stride, "zeros": zeros, "dilation": dilation, "last": last}, sizes,
+                      ("bfloat16", "float16")[i // 2 % 2]))
     return found
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 BF16 = torch.bfloat16
+DEVICE = "cuda"  # of the inputs that randn() makes
 
 
 @dataclasses.dataclass
@@ -22,7 +23,7 @@ class Case:
 
 
 def randn(*sizes, dtype=BF16, scale=1.0):
-    return (torch.randn(sizes, device="cuda") * scale).to(dtype)
+    return (torch.randn(sizes, device=DEVICE) * scale).to(dtype)
 
 
 def matmul_case(m, k, n, *, layout="nn", dtype=BF16):
@@ -177,14 +178,23 @@ def convolution_case(n, c, size, out, window, stride=1, groups=1):
                 {"cudnn channels-last": channels_last})
 
 
-def channels_last_case(n, c, size, out, window, stride=1):
+def channels_last_case(n, c, size, out, window, stride=1, plain_weights=False):
     """Images and weights channels last, as a model has them between its convolutions."""
     padding = window // 2 if stride == 1 or window % 2 else 0
 
     def function(x, w):
-        x, w = (t.permute(0, 3, 1, 2) for t in (x, w))
+        x = x.permute(0, 3, 1, 2)
+        w = w if plain_weights else w.permute(0, 3, 1, 2)
         return F.conv2d(x, w, stride=stride, padding=padding).permute(0, 2, 3, 1)
 
+    def turned_once(x, w):
+        w = w.to(memory_format=torch.channels_last)
+        return lambda: function(x, w)
+
+    if plain_weights:
+        return Case("plain_weights", f"{window}x{window} {n}x{c}x{size}x{size}->{out}", function,
+                    lambda: [randn(n, size, size, c), randn(out, c, window, window, scale=0.05)],
+                    {"cudnn, weights turned once": turned_once})
     text = f"{window}x{window} {n}x{c}x{size}x{size}->{out}" + (f" /{stride}" if stride > 1 else "")
     return Case("channels_last", text, function,
                 lambda: [randn(n, size, size, c), randn(out, window, window, c, scale=0.05)], {"cudnn": None})
@@ -201,6 +211,12 @@ def channels_last():
     yield channels_last_case(32, 256, 56, 64, 1)
     yield channels_last_case(32, 96, 56, 192, 2, 2)
     yield channels_last_case(32, 256, 56, 256, 3)
+
+
+def plain_weights():
+    """Images channels last, weights as a checkpoint has them: what a model's convolutions are."""
+    for c, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        yield channels_last_case(32, c, size, c, 3, plain_weights=True)
 
 
 def convolutions():

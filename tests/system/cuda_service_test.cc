@@ -140,36 +140,60 @@ TEST_F(GpuServiceLibraries, AWorkerWithoutLibrariesTunesWithoutThem) {
   EXPECT_EQ(kiln("compile", service.endpoint(), {"--check"}).json()["cache"], "hit");
 }
 
+// A program of one kernel, of which every candidate is measured.
+class GpuServiceKernel : public GpuService {
+ protected:
+  // What `kiln compile` says of the kernel.
+  json tuned(const std::string& graph) {
+    const std::string file = (dir_.path() / "kernel.kiln").string();
+    EXPECT_TRUE(write_file(file, graph));
+    const Service service(
+        dir_.path() / "data",
+        {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC});
+    EXPECT_FALSE(service.endpoint().empty()) << service.log();
+    const Finished compiled =
+        run({binary("kiln"), "compile", file, "--target", "cuda:sm_90a", "--mode", "max-autotune",
+             "--json", "--coordinator", service.endpoint(), "--no-fallback"});
+    EXPECT_EQ(compiled.exit_code, 0) << compiled.err << service.log();
+    if (compiled.exit_code != 0) return {};
+    const json kernels = compiled.json()["kernels"];
+    EXPECT_EQ(kernels.size(), 1u) << compiled.out;
+    EXPECT_EQ(kernels[0]["rejected"], 0) << service.log();
+    EXPECT_EQ(kernels[0]["measured"], kernels[0]["candidates"]) << service.log();
+    return kernels[0];
+  }
+};
+
 // Rows of four experts that an index on the device picks, with what follows in a model: rounded inside.
-TEST_F(GpuService, AMixtureOfExpertsIsTunedWithItsMatricesWhereTheyLie) {
-  const std::string experts = (dir_.path() / "experts.kiln").string();
-  ASSERT_TRUE(write_file(experts,
-                         "kiln.graph 1\n"
-                         "%0 = input 0 : bf16[150,1,72]\n"
-                         "%1 = input 1 : bf16[4,72,64]\n"
-                         "%2 = input 2 : i64[150]\n"
-                         "%3 = gather %1 %2 : bf16[150,72,64]\n"
-                         "%4 = matmul %0 %3 : f32[150,1,64]\n"
-                         "%5 = cast %4 : bf16[150,1,64]\n"
-                         "%6 = tanh %5 : bf16[150,1,64]\n"
-                         "return %6\n"));
-  const std::vector<std::string> gpu = {"--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc",
-                                        KILN_FAKE_LIBNVRTC};
-  std::vector<std::string> up = {"--device", "cuda:0"};
-  up.insert(up.end(), gpu.begin(), gpu.end());
-  const Service service(dir_.path() / "data", up);
-  ASSERT_FALSE(service.endpoint().empty()) << service.log();
-  std::vector<std::string> compile = {
-      binary("kiln"), "compile", experts,         "--target",         "cuda:sm_90a",  "--mode",
-      "max-autotune", "--json",  "--coordinator", service.endpoint(), "--no-fallback"};
-  const Finished tuned = run(compile);
-  ASSERT_EQ(tuned.exit_code, 0) << tuned.err << service.log();
-  const json kernels = tuned.json()["kernels"];
-  ASSERT_EQ(kernels.size(), 1u) << tuned.out;
-  EXPECT_TRUE(kernels[0]["schedule"].get<std::string>().starts_with("cuda.matmul.wgmma.picked "))
-      << tuned.out;
-  EXPECT_EQ(kernels[0]["rejected"], 0) << service.log();
-  EXPECT_EQ(kernels[0]["measured"], kernels[0]["candidates"]) << service.log();
+TEST_F(GpuServiceKernel, AMixtureOfExpertsIsTunedWithItsMatricesWhereTheyLie) {
+  const json kernel = tuned(
+      "kiln.graph 1\n"
+      "%0 = input 0 : bf16[150,1,72]\n"
+      "%1 = input 1 : bf16[4,72,64]\n"
+      "%2 = input 2 : i64[150]\n"
+      "%3 = gather %1 %2 : bf16[150,72,64]\n"
+      "%4 = matmul %0 %3 : f32[150,1,64]\n"
+      "%5 = cast %4 : bf16[150,1,64]\n"
+      "%6 = tanh %5 : bf16[150,1,64]\n"
+      "return %6\n");
+  EXPECT_TRUE(kernel.value("schedule", std::string()).starts_with("cuda.matmul.wgmma.picked "))
+      << kernel;
+}
+
+// Windows that threads gather, and that the copy engine brings for tiles of a block each and for tiles
+// that blocks share.
+TEST_F(GpuServiceKernel, AConvolutionOfImagesChannelsLastIsTunedWithEachWayToReadWindows) {
+  const json kernel = tuned(
+      "kiln.graph 1\n"
+      "%0 = input 0 : bf16[1,6,5,64]\n"
+      "%1 = view %0 strides=[1920,1,320,64] offset=[0] : bf16[1,64,6,5]\n"
+      "%2 = input 1 : bf16[32,64,3,3]\n"
+      "%3 = convolution %1 %2 stride=[1,1] dilation=[1,1] low=[1,1] high=[1,1] groups=1 : "
+      "f32[1,32,6,5]\n"
+      "%4 = view %3 strides=[960,5,1,30] offset=[0] : f32[1,6,5,32]\n"
+      "%5 = cast %4 : bf16[1,6,5,32]\n"
+      "return %5\n");
+  EXPECT_EQ(kernel.value("candidates", 0), 3) << "of one tile" << kernel;
 }
 
 TEST_F(GpuService, ASearchThatNobodyCanRunFailsAtOnceAndNamesWhatThereIs) {

@@ -110,14 +110,11 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
 
 namespace {
 
-struct Tile {
-  int bm, bn, groups;
-};
 // Sums of a thread: at most 128 registers.
-constexpr Tile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2},
-                           {128, 224, 2}, {128, 160, 2}, {64, 256, 1},  {64, 128, 1},
-                           {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
-                           {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
+constexpr WgmmaTile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2},
+                                {128, 224, 2}, {128, 160, 2}, {64, 256, 1},  {64, 128, 1},
+                                {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
+                                {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
 
 // An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
@@ -128,20 +125,39 @@ double operand_bytes(const MatmulProblem& problem) {
                              problem.k);
 }
 
-double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms,
-                double operands) {
+}  // namespace
+
+std::span<const WgmmaTile> wgmma_tiles() {
+  return kTiles;
+}
+
+double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem) {
   const double bm = schedule.bm, bn = schedule.bn;
-  const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
   // One warpgroup alone leaves the tensor cores idle while it stores, or adds up what they have added.
   const double alone = schedule.groups > 1 ? 1 : is_f8(problem.a.dtype) ? 0.6 : 0.9;
   // kProducts are of halves; of 8 bits there are twice as many in a step, and in a cycle.
   const double compute = bm * bn * (kStepBytes / 2.0) / (alone * kProducts);
-  const double step = std::max({compute, (bm + bn) * kStepBytes / kL2Bytes, 130.0});
+  return std::max({compute, (bm + bn) * kStepBytes / kL2Bytes, 130.0});
+}
+
+double tile_cycles(const WgmmaMatmulSchedule& schedule) {
+  return kTileCycles + static_cast<double>(schedule.bm) * schedule.bn / 24;
+}
+
+double memory_cycles(double bytes, int64_t blocks) {
+  return bytes / (kMemoryBytes * static_cast<double>(blocks));
+}
+
+namespace {
+
+double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms,
+                double operands) {
+  const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
   const int64_t tiles =
       problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
   const auto waves = static_cast<double>(ceil_div(tiles, sms));
-  return std::max(waves * (steps * step + kTileCycles + bm * bn / 24),
-                  operands / (kMemoryBytes * std::min<double>(sms, static_cast<double>(tiles))));
+  return std::max(waves * (steps * step_cycles(schedule, problem) + tile_cycles(schedule)),
+                  memory_cycles(operands, std::min<int64_t>(sms, tiles)));
 }
 
 }  // namespace
@@ -152,7 +168,7 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
   const int sms = cuda_limits(target).sms;
   const double operands = bytes.value_or(operand_bytes(problem));
   std::vector<std::pair<double, WgmmaMatmulSchedule>> ranked;
-  for (const Tile& tile : kTiles) {
+  for (const WgmmaTile& tile : kTiles) {
     // A tile of which at most half is used has a smaller sister.
     if ((tile.bm > 64 && tile.bm >= 2 * problem.m) || (tile.bn > 32 && tile.bn >= 2 * problem.n))
       continue;

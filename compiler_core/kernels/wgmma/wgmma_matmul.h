@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "compiler_core/kernels/decisions.h"
@@ -67,6 +68,17 @@ bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
 
 // Whether a block has room for the schedule, and the tiles can be counted.
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes);
+
+// Tiles that are tried, and what ranks them: cycles of an SM for a step, for what stands around a
+// tile's steps (until the first has come, and the results are stored), and for bytes that so many
+// blocks read from memory.
+struct WgmmaTile {
+  int bm, bn, groups;
+};
+std::span<const WgmmaTile> wgmma_tiles();
+double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem);
+double tile_cycles(const WgmmaMatmulSchedule& schedule);
+double memory_cycles(double bytes, int64_t blocks);
 
 // Schedules of tiles for which `fits` is true with some number of stages, best guess first.
 // `operand_bytes`: what memory has of the operands, where that is less than the problem says

@@ -30,7 +30,12 @@ WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
       batches_(in_runs_ ? 1 : problem.batches),
       row_tiles_(runs ? runs->most_row_tiles : ceil_div(problem.m, schedule.bm)),
       column_tiles_(ceil_div(problem.n, schedule.bn)),
-      blocks_(std::min<int64_t>(row_tiles_ * column_tiles_ * batches_, cuda_limits(target).sms)) {}
+      sms_(cuda_limits(target).sms) {}
+
+int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
+  if (operands.sharing_blocks > 0) return operands.sharing_blocks;
+  return std::min(row_tiles_ * column_tiles_ * batches_, sms_);
+}
 
 Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   Source source;
@@ -41,7 +46,7 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
                              operands.a_inner, operands.b_inner}) +
                 std::string(device_text("wgmma_matmul.cuh"));
   for (const std::string_view name : operands.device) source.text += device_text(name);
-  Phase phase{"multiply", blocks_, schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
+  Phase phase{"multiply", blocks(operands), schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
   MappedParameters parameters(graph_);
   for (const auto& [name, map] : operands.maps) parameters.add(name, map);
   if (boxes_) {
@@ -51,8 +56,8 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   } else {
     source.text += device_text("wgmma_rows.cuh");
   }
-  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), 1,
-                             print_body(operands.source), parameters.text());
+  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), 1, print_body(operands),
+                             parameters.text());
   phase.arguments = std::move(parameters).arguments();
   source.recipe.phases = {std::move(phase)};
   return source;
@@ -132,7 +137,7 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
       schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_),
       problem_.m * (in_runs_ ? problem_.batches : 1), problem_.n, row_tiles_, column_tiles_,
-      batches_, operands.steps, step_depth(problem_), is_f8(problem_.a.dtype), blocks_,
+      batches_, operands.steps, step_depth(problem_), is_f8(problem_.a.dtype), blocks(operands),
       schedule_.raster, copying, multiplying, is_integer(problem_.a.dtype) ? "int" : "float");
 }
 
@@ -165,7 +170,12 @@ std::string WgmmaProduct::print_boxes() const {
       print_place("column, row", has_addend ? addend() : output()));
 }
 
-std::string WgmmaProduct::print_body(std::string_view source) const {
+std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
+  const std::string multiply =
+      operands.sharing_blocks > 0
+          ? fmt::format("  multiply_shared({}, ring, ending, {});\n", operands.source,
+                        operands.meeting)
+          : fmt::format("  multiply_all({}, ring, ending);\n", operands.source);
   SizedMatmul sized;
   static_cast<Product&>(sized) = problem_;
   sized.batch.assign(problem_.batch.begin(), problem_.batch.end());
@@ -181,15 +191,15 @@ std::string WgmmaProduct::print_body(std::string_view source) const {
         "  const Ring ring(shared_memory());\n"
         "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
         "  multiply_picked({3}, ring, ending);\n",
-        problem_.m, epilogue.once, epilogue.vector, source);
+        problem_.m, epilogue.once, epilogue.vector, operands.source);
   if (!boxes_)
     return fmt::format(
         "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
         "                          const Vec<Accumulator>& sums) {{\n{}{}  }};\n"
         "  const Ring ring(shared_memory());\n"
         "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
-        "  multiply_all({}, ring, ending);\n",
-        epilogue.once, epilogue.vector, source);
+        "{}",
+        epilogue.once, epilogue.vector, multiply);
   // Places beyond the result are computed too, and not stored.
   std::string inside;
   if (problem_.m % schedule_.bm != 0)
@@ -205,9 +215,9 @@ std::string WgmmaProduct::print_body(std::string_view source) const {
       "                          [[maybe_unused]] unsigned word) {{\n{}{}{}  }};\n"
       "  const Ring ring(shared_memory());\n"
       "  BoxEnding<decltype(finish)> ending{{ring, &out_map, {}, finish}};\n"
-      "  multiply_all({}, ring, ending);\n",
+      "{}",
       inside, epilogue.once, epilogue.vector, addend_ == kInvalidNode ? "nullptr" : "&addend_map",
-      source);
+      multiply);
 }
 
 }  // namespace kiln

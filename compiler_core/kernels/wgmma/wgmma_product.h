@@ -22,6 +22,10 @@ struct WgmmaOperands {
   bool a_inner = true, b_inner = true;  // whether tiles in shared memory are contiguous by depth
   int64_t steps = 1;                    // of the depth
   int copying_registers = 24;           // of a thread that brings them
+  // Blocks among which all steps of all tiles are divided, who meet at the C expression `meeting`
+  // (SharedTiles::); none: each block has whole tiles.
+  int64_t sharing_blocks = 0;
+  std::string meeting;
 };
 
 // Tiles of rows in runs (wgmma_picked.cuh) instead of batches: at most so many rows of tiles. Each row
@@ -50,10 +54,11 @@ class WgmmaProduct {
   static NodeId find_addend(const Graph& graph, NodeId product);
   MatmulOperand addend() const;
   MatmulOperand output() const;
+  int64_t blocks(const WgmmaOperands& operands) const;
   TensorMap map_of_boxes(const MatmulOperand& operand) const;
   std::string print_tiling(const WgmmaOperands& operands) const;
   std::string print_boxes() const;
-  std::string print_body(std::string_view source) const;
+  std::string print_body(const WgmmaOperands& operands) const;
 
   const Graph& graph_;
   const Graph& epilogue_;
@@ -63,7 +68,7 @@ class WgmmaProduct {
   const bool boxes_;     // results are stored by the copy engine
   const NodeId addend_;  // which it brings too
   const int lanes_;
-  const int64_t batches_, row_tiles_, column_tiles_, blocks_;
+  const int64_t batches_, row_tiles_, column_tiles_, sms_;
 };
 
 }  // namespace kiln

@@ -21,30 +21,30 @@ using testing::random_inputs;
 
 const Target kHopper = *Target::parse("cuda:sm_90a");
 
-std::string check(const Workload& workload, const WgmmaMatmulSchedule& schedule,
+std::string check(const Workload& workload, const WgmmaConvolutionSchedule& schedule,
                   const Target& target = kHopper) {
   const Status covered = check_wgmma_convolution(workload);
   if (!covered) return covered.error().message;
   std::mt19937 random(15);
-  const std::string wrong =
-      check_schedule(workload, to_schedule(WgmmaConvolutionSchedule{schedule}), target,
-                     random_inputs(workload.graph, random));
+  const std::string wrong = check_schedule(workload, to_schedule(schedule), target,
+                                           random_inputs(workload.graph, random));
   return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
 }
 
 TEST(WgmmaConvolution, AgreesForWindowsStridesAndDilations) {
-  const WgmmaMatmulSchedule schedule{64, 64, 1, 4, 8};
+  const WgmmaConvolutionSchedule schedule{{64, 64, 1, 4, 8}};
   EXPECT_EQ(check(plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1)), schedule), "");
   EXPECT_EQ(check(plain(DType::kF16, {2, 40, 9, 7}, {72, 40, 3, 3}, padded(2, 1)), schedule), "");
   EXPECT_EQ(check(plain(DType::kBF16, {1, 72, 8, 12}, {32, 72, 1, 1}, padded(2, 0)), schedule), "");
   EXPECT_EQ(check(plain(DType::kBF16, {2, 32, 9, 11}, {40, 32, 3, 2},
                         {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1}),
-                  {64, 32, 1, 3, 8}),
+                  {{64, 32, 1, 3, 8}}),
             "");
+  EXPECT_EQ(check(plain(DType::kBF16, {1, 61, 5, 7}, {33, 61, 3, 3}, padded(1, 1)), schedule), "");
   // Planes in whole vectors, of which windows leave the last row out.
   EXPECT_EQ(check(plain(DType::kBF16, {2, 32, 7, 10}, {40, 32, 2, 2},
                         {{2, 2}, {1, 1}, {1, 2}, {0, 0}, 1}),
-                  {64, 32, 1, 3, 8}),
+                  {{64, 32, 1, 3, 8}}),
             "");
   EXPECT_EQ(check(plain(DType::kBF16, {2, 48, 30}, {24, 48, 5}, {{1}, {2}, {4}, {4}, 1}), schedule),
             "");
@@ -56,7 +56,8 @@ TEST(WgmmaConvolution, AgreesForTilesOfSeveralGroupsAndBlocksThatStay) {
   const Workload workload = plain(DType::kBF16, {3, 64, 12, 14}, {136, 64, 3, 3}, padded(1, 1));
   for (const WgmmaMatmulSchedule& schedule :
        {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {64, 192, 1, 5, 8}})
-    EXPECT_EQ(check(workload, schedule, few), "") << to_schedule(schedule).to_string();
+    EXPECT_EQ(check(workload, WgmmaConvolutionSchedule{schedule}, few), "")
+        << to_schedule(schedule).to_string();
 }
 
 // Channels side by side, as a channels-last model hands them over.
@@ -64,9 +65,9 @@ TEST(WgmmaConvolution, ReadsImagesAndWeightsHoweverTheyAreStored) {
   GraphBuilder b;
   const NodeId x = b.permute(b.input(DType::kBF16, {2, 8, 6, 64}), {0, 3, 1, 2});
   const NodeId w = b.permute(b.input(DType::kBF16, {64, 3, 3, 64}), {0, 3, 1, 2});
-  EXPECT_EQ(
-      check(planned(b, b.cast(b.convolution(x, w, padded(1, 1)), DType::kBF16)), {64, 64, 1, 4, 8}),
-      "");
+  EXPECT_EQ(check(planned(b, b.cast(b.convolution(x, w, padded(1, 1)), DType::kBF16)),
+                  {{64, 64, 1, 4, 8}}),
+            "");
 }
 
 // A batch norm's scale and shift, a residual and a relu; results of 49 positions are stored by
@@ -82,7 +83,7 @@ TEST(WgmmaConvolution, FusesAnEpilogue) {
     const NodeId residual = b.cast(b.input(DType::kBF16, Shape(shape)), DType::kF32);
     const NodeId sum =
         b.binary(Op::kAdd, b.binary(Op::kAdd, b.binary(Op::kMul, y, scale), shift), residual);
-    EXPECT_EQ(check(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)), {64, 64, 1, 4, 8}),
+    EXPECT_EQ(check(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)), {{64, 64, 1, 4, 8}}),
               "")
         << width;
   }
@@ -113,7 +114,7 @@ Workload channels_last(const ChannelsLast& c) {
 }
 
 TEST(WgmmaConvolution, StoresChannelsLast) {
-  const WgmmaMatmulSchedule schedule{64, 64, 1, 4, 8};
+  const WgmmaConvolutionSchedule schedule{{64, 64, 1, 4, 8}};
   const ConvolutionAttr uneven{{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1};
   for (const ChannelsLast& c : std::vector<ChannelsLast>{
            {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .residual = true},
@@ -134,7 +135,67 @@ TEST(WgmmaConvolution, StoresChannelsLastByBlocksThatStay) {
       {.x = {3, 64, 12, 14}, .w = {136, 64, 3, 3}, .attr = padded(1, 1), .residual = true});
   for (const WgmmaMatmulSchedule& schedule :
        {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {256, 64, 2, 4, 8}})
-    EXPECT_EQ(check(workload, schedule, few), "") << to_schedule(schedule).to_string();
+    EXPECT_EQ(check(workload, WgmmaConvolutionSchedule{schedule}, few), "")
+        << to_schedule(schedule).to_string();
+}
+
+// Weights as they lie or laid out before, a last chunk of few channels, tiles that begin and end
+// amid an image's row, strides, and corners on either side of an image's.
+TEST(WgmmaConvolution, ReadsWindowsByTheCopyEngine) {
+  const ConvolutionAttr uneven{{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1},
+      wide{{3, 2}, {2, 1}, {4, 3}, {4, 3}, 1}, line{{1, 2}, {1, 3}, {0, 6}, {0, 4}, 1};
+  for (const ChannelsLast& c : std::vector<ChannelsLast>{
+           {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .residual = true},
+           {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .w_last = true},
+           {.x = {3, 128, 7, 7}, .w = {128, 128, 1, 1}, .attr = padded(2, 0), .w_last = true},
+           {.dtype = DType::kF16,
+           .x = {2, 40, 9, 7},
+           .w = {72, 40, 3, 3},
+           .attr = padded(2, 1),
+           .w_last = true},
+           {.x = {2, 32, 9, 11}, .w = {40, 32, 3, 2}, .attr = uneven, .residual = true},
+           {.x = {1, 136, 9, 11}, .w = {40, 136, 3, 2}, .attr = uneven, .w_last = true},
+           {.x = {2, 72, 13, 10}, .w = {40, 72, 3, 5}, .attr = wide},
+           {.x = {1, 64, 1, 37}, .w = {72, 64, 1, 5}, .attr = line, .w_last = true},
+           {.x = {1, 8, 5, 3}, .w = {40, 8, 3, 3}, .attr = padded(1, 1)},
+           {.x = {3, 64, 2, 2}, .w = {72, 64, 2, 2}, .attr = padded(2, 0), .residual = true}})
+    for (const int shared : {0, 1})
+      EXPECT_EQ(check(channels_last(c), WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, 1, shared}),
+                "");
+}
+
+// Two blocks that stay, of whole tiles; and many, each of which has a part of a tile or two.
+TEST(WgmmaConvolution, DividesTheDepthAmongBlocks) {
+  const Workload workload = channels_last(
+      {.x = {3, 64, 12, 14}, .w = {136, 64, 3, 3}, .attr = padded(1, 1), .residual = true});
+  for (const int units : {2, 5, 23})
+    for (const WgmmaMatmulSchedule& tiles :
+         {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {256, 64, 2, 4, 8}})
+      for (const int shared : {0, 1}) {
+        if (shared == 0 && units != 2) continue;
+        Target target = kHopper;
+        target.units = units;
+        const WgmmaConvolutionSchedule schedule{tiles, 1, shared};
+        EXPECT_EQ(check(workload, schedule, target), "")
+            << units << to_schedule(schedule).to_string();
+      }
+}
+
+// Strides that the copy engine lacks, windows that reach too far, images that lie otherwise.
+TEST(WgmmaConvolution, ThreadsGatherWhatTheCopyEngineCannot) {
+  const auto has = [](const ChannelsLast& c) {
+    return fits_convolution(WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, 1, 0},
+                            channels_last(c).graph);
+  };
+  EXPECT_TRUE(has({.x = {2, 64, 20, 20}, .w = {64, 64, 3, 3}, .attr = padded(8, 1)}));
+  EXPECT_FALSE(has({.x = {2, 64, 20, 20}, .w = {64, 64, 3, 3}, .attr = padded(9, 1)}));
+  EXPECT_FALSE(
+      has({.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .x_last = false}));
+  EXPECT_FALSE(has(
+      {.x = {1, 8, 300, 3}, .w = {64, 8, 150, 1}, .attr = {{1, 1}, {1, 1}, {0, 0}, {0, 0}, 1}}));
+  EXPECT_FALSE(
+      fits_convolution(WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, 1, 0},
+                       plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1)).graph));
 }
 
 TEST(WgmmaConvolution, OnlyItStoresChannelsLast) {
@@ -158,6 +219,9 @@ TEST(WgmmaConvolution, CoversHalvesOfManyChannels) {
   EXPECT_FALSE(covers(plain(DType::kF32, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1))));
   EXPECT_FALSE(covers(plain(DType::kBF16, {2, 3, 8, 8}, {64, 3, 3, 3}, padded(1, 1))));
   EXPECT_FALSE(covers(plain(DType::kBF16, {2, 64, 8, 8}, {64, 1, 3, 3}, padded(1, 1, 64))));
+  EXPECT_FALSE(covers(plain(DType::kBF16, {2, 64, 8, 8}, {64, 32, 3, 3}, padded(1, 1, 2))));
+  EXPECT_FALSE(covers(plain(DType::kBF16, {1, 64, 4, 4, 4}, {64, 64, 3, 3, 3},
+                            {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, 1})));
 }
 
 TEST(WgmmaConvolution, CandidatesFit) {
@@ -165,6 +229,32 @@ TEST(WgmmaConvolution, CandidatesFit) {
   const auto space = wgmma_convolution_candidates(workload, kHopper);
   ASSERT_GE(space.size(), 3u);
   for (const Schedule& schedule : space) EXPECT_TRUE(lower(workload, schedule, kHopper));
+}
+
+// How many candidates gather windows, and how many the copy engine brings; the former, whose times are
+// known, stand in front.
+std::pair<int, int> gathered_and_im2col(const ChannelsLast& c) {
+  const Workload workload = channels_last(c);
+  int gathered = 0, im2col = 0;
+  for (const Schedule& schedule : wgmma_convolution_candidates(workload, kHopper)) {
+    EXPECT_TRUE(lower(workload, schedule, kHopper)) << schedule.to_string();
+    if (schedule.get("im2col", 0) == 1) {
+      ++im2col;
+    } else {
+      ++gathered;
+      EXPECT_EQ(im2col, 0) << schedule.to_string() << " stands behind what is not measured";
+    }
+  }
+  return {gathered, im2col};
+}
+
+TEST(WgmmaConvolution, CandidatesOfTheCopyEngineStandBehindTheOthersWhereStepsAreFew) {
+  EXPECT_EQ(
+      gathered_and_im2col({.x = {32, 256, 14, 14}, .w = {256, 256, 3, 3}, .attr = padded(1, 1)}),
+      std::pair(4, 3));
+  // Eight channels would be a step for each of 49 elements, in place of seven.
+  EXPECT_EQ(gathered_and_im2col({.x = {32, 8, 56, 56}, .w = {64, 8, 7, 7}, .attr = padded(2, 3)}),
+            std::pair(4, 0));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Tensor maps on the fake GPU: what a kernel finds in its 128 bytes, and when they are made anew.
 #include <dlfcn.h>
 
+#include "compiler_core/base/file.h"
 #include "compiler_core/runtime/executable.h"
 #include "tests/compiler_core/runtime/fake_gpu.h"
 
@@ -105,20 +106,22 @@ TEST_F(TensorMapsTest, AProgramFollowsItsCallersPointersAlsoWhenItIsReplayed) {
   }
 }
 
-TEST_F(TensorMapsTest, AConvolutionsWindowsAreEncodedAsTheRecipeSays) {
-  Artifact windows = artifact(8);
-  windows.recipe.inputs = {{DType::kF32, {2, 4, 4, 16}}};  // n, h, w, c
-  Phase& phase = windows.recipe.phases[0];
+// What a kernel finds in a map of windows of f32[2, 4, 4, 16].
+Artifact windows_artifact() {
+  Recipe recipe;
+  recipe.inputs = {{DType::kF32, {2, 4, 4, 16}}};  // n, h, w, c
+  recipe.outputs = {{DType::kF32, {4, 8}}};
   TensorMap map;
   map.sizes = {16, 4, 4, 2};
   map.strides = {64, 256, 1024};
   map.element_strides = {1, 1, 1, 1};
   map.swizzle = 64;
   map.im2col = TensorMap::Im2col{{-1, -2}, {1, 2}, 16, 32};
-  phase.arguments = {{KernelArgument::Kind::kBuffer, 1},
-                     {KernelArgument::Kind::kTensorMap, 0, map}};
-  phase.entry = "windows";
-  const auto kernel = gpu_->load(gpu_artifact(R"(
+  Phase phase{"windows", 1, 32, 1, 128};
+  using enum KernelArgument::Kind;
+  phase.arguments = {{kBuffer, 1}, {kTensorMap, 0, map}};
+  recipe.phases = {phase};
+  return gpu_artifact(R"(
 KILN_KERNEL(32, 1) windows(float* out, const __grid_constant__ CUtensorMap map) {
   const float words[] = {static_cast<float>(map.is_im2col), static_cast<float>(map.lower[1]),
                          static_cast<float>(map.upper[0]), static_cast<float>(map.channels),
@@ -126,7 +129,11 @@ KILN_KERNEL(32, 1) windows(float* out, const __grid_constant__ CUtensorMap map) 
                          static_cast<float>(map.strides[2]), static_cast<float>(map.sizes[3])};
   if (thread_index() < 8) out[thread_index()] = words[thread_index()];
 })",
-                                              windows.recipe));
+                      std::move(recipe));
+}
+
+TEST_F(TensorMapsTest, AConvolutionsWindowsAreEncodedAsTheRecipeSays) {
+  const auto kernel = gpu_->load(windows_artifact());
   ASSERT_TRUE(kernel) << kernel.error().message;
   const DeviceBuffer in = upload(ramp(1, 512)), out = memory(128);
   const DevicePtr args[] = {in.data(), out.data()};
@@ -135,6 +142,28 @@ KILN_KERNEL(32, 1) windows(float* out, const __grid_constant__ CUtensorMap map) 
   const std::vector<float> words = download(out);
   EXPECT_EQ(std::vector<float>(words.begin(), words.begin() + 8),
             (std::vector<float>{1, -2, 1, 16, 32, 2, 1024, 2}));
+}
+
+TEST_F(TensorMapsTest, ADriverThatCannotEncodeWindowsIsRefusedByTheFunctionItLacks) {
+  const TempDir dir = *TempDir::create();
+  const std::string name = "cuTensorMapEncodeIm2col", library = dir.path() / "libcuda.so";
+  std::string bytes = *read_file(kFakeLibcuda);
+  for (size_t at = 0; (at = bytes.find(name, at)) != std::string::npos; ++at) bytes[at] = 'x';
+  ASSERT_TRUE(write_file(library, bytes));
+  const auto old = CudaDevice::open(0, library, kFakeLibcublaslt);
+  ASSERT_TRUE(old) << old.error().message;
+  const auto launch = [&](const Artifact& artifact) -> Status {
+    TRY(const auto kernel, (*old)->load(artifact));
+    TRY(const DeviceBuffer in, DeviceBuffer::allocate(*old, 4096));
+    TRY(const DeviceBuffer out, DeviceBuffer::allocate(*old, 128));
+    const DevicePtr args[] = {in.data(), out.data()};
+    return kernel->launch(args, 0, {}, nullptr);
+  };
+  const Status tiled = launch(artifact(8)), windows = launch(windows_artifact());
+  EXPECT_TRUE(tiled) << tiled.error().message;
+  ASSERT_FALSE(windows);
+  EXPECT_EQ(windows.error().code, Code::kUnsupported);
+  EXPECT_NE(windows.error().message.find(name), std::string::npos) << windows.error().message;
 }
 
 TEST_F(TensorMapsTest, AMapThatTheDriverRefusesFailsTheLaunch) {

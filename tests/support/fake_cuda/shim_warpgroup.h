@@ -83,6 +83,63 @@ inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[r
   end_if_complete(barrier);
 }
 
+// As the copy engine walks a map's windows (im2col): positions are a row after the other of the box
+// between its corners, an image after the other, as far apart as the map says.
+inline void bring_windows(char* to, const TensorMap* map, char* p, const int (&at)[4], int right,
+                          int down) {
+  const int element_bytes = element_bytes_of(*map);
+  if (!map->is_im2col || map->rank != 4)
+    fault(FaultKind::kLaunchFailed, "windows of a map that has none", to);
+  if ((to - kiln_fake_current->shared) % 128 != 0)
+    fault(FaultKind::kMisaligned, "windows that do not begin at 128 bytes", to);
+  const int last[2] = {static_cast<int>(map->sizes[1]) - 1 + map->upper[0],
+                       static_cast<int>(map->sizes[2]) - 1 + map->upper[1]};
+  int place[3] = {at[1], at[2], at[3]};
+  for (int axis = 0; axis < 2; ++axis)
+    if (place[axis] < map->lower[axis] || place[axis] > last[axis])
+      fault(FaultKind::kLaunchFailed, "windows that begin outside the map's corners", to);
+  if (right < 0 || right > 255 || down < 0 || down > 255)
+    fault(FaultKind::kLaunchFailed, "a window's element further than 255", to);
+  const int pieces = (1 << map->swizzle) - 1;
+  for (int pixel = 0; pixel < map->pixels; ++pixel) {
+    const long position[3] = {place[0] + right, place[1] + down, place[2]};
+    bool inside = true;
+    const char* from = map->address;
+    for (int axis = 0; axis < 3; ++axis) {
+      inside &= position[axis] >= 0 && position[axis] < static_cast<long>(map->sizes[axis + 1]);
+      from += position[axis] * static_cast<long>(map->strides[axis]);
+    }
+    for (int c = 0; c < map->channels; ++c) {
+      const bool is_channel = inside && at[0] + c < static_cast<int>(map->sizes[0]);
+      const int offset = (pixel * map->channels + c) * element_bytes;
+      char* element = to + (offset ^ (offset >> 7 & pieces) << 4);
+      check_shared(element, element_bytes);
+      for (int byte = 0; byte < element_bytes; ++byte)
+        element[byte] = is_channel ? from[(at[0] + c) * element_bytes + byte] : 0;
+    }
+    for (int axis = 0; axis < 3; ++axis) {
+      place[axis] += map->element_strides[axis + 1];
+      if (axis == 2 || place[axis] <= last[axis]) break;
+      place[axis] = map->lower[axis];
+    }
+  }
+  Barrier& barrier = barrier_at(p);
+  barrier.bytes -= map->pixels * map->channels * element_bytes;
+  end_if_complete(barrier);
+}
+
+inline void bring_bytes(char* to, const char* from, int bytes, char* p) {
+  if (bytes % 16 != 0)
+    fault(FaultKind::kLaunchFailed, "a copy of bytes that are no multiple of 16", to);
+  check_aligned<16>(to);
+  check_aligned<16>(from);
+  check_shared(to, bytes);
+  __builtin_memcpy(to, from, bytes);
+  Barrier& barrier = barrier_at(p);
+  barrier.bytes -= bytes;
+  end_if_complete(barrier);
+}
+
 // put_box() does this in the end.
 inline void write_box(const TensorMap& map, const char* from, const int* at) {
   walk_box(map, element_bytes_of(map), from, at,
@@ -224,6 +281,23 @@ KILN_INLINE void numbered_barrier_arrive(int number) {
 template <int rank>
 KILN_INLINE void copy_box(char* to, const CUtensorMap* map, char* barrier, const int (&at)[rank]) {
   kiln_fake::bring_box(to, map, barrier, at);
+}
+KILN_INLINE void copy_windows(char* to, const CUtensorMap* map, char* barrier, const int (&at)[4],
+                              int right, int down) {
+  kiln_fake::bring_windows(to, map, barrier, at, right, down);
+}
+KILN_INLINE void copy_bytes(char* to, const char* from, int bytes, char* barrier) {
+  kiln_fake::bring_bytes(to, from, bytes, barrier);
+}
+// Kernels begin when the ones before have ended here, blocks one after another.
+KILN_INLINE void wait_for_kernel_before() {}
+KILN_INLINE void let_next_kernel_begin() {}
+KILN_INLINE unsigned arrive_at(unsigned* counter) {
+  kiln_fake::check_aligned<4>(counter);
+  return (*counter)++;
+}
+KILN_INLINE void load_part(const void* p, Bits<16>& x) {
+  load_input(p, x);
 }
 template <int rank>
 KILN_INLINE void store_box(const CUtensorMap* map, const char* from, const int (&at)[rank]) {

@@ -10,7 +10,8 @@
 //              turn_planes() and turn_border() want: vector; plane (positions of the image), row (of
 //              them); all_width; height, width: of the part that is reached, `above` rows and
 //              `before` columns of zeros in front of it; images
-//   struct W   rows, all_rows, window, channels, all_channels; at(row, place, channel)
+//   struct W   rows, all_rows, window, channels, all_channels; at(row, place, channel), and where it
+//              goes: to(row, place, channel), of 8 channels
 //              turn_weight_lines() wants: parts, of 64 channels of a row, that a block turns; weights as
 //              [row][channel][place], side by side
 namespace {
@@ -136,7 +137,7 @@ KILN_INLINE void turn_weights(const T* from, T* to, int block) {
     if (row < W::rows && channel < W::channels) load_input(from + W::at(row, place, channel), x);
     y.word[j / 2] = j % 2 == 0 ? x.word[0] : y.word[j / 2] | x.word[0] << 16;
   }
-  store_output(to + static_cast<long>(i) * 8, y);
+  store_output(to + W::to(row, place, piece * 8), y);
 }
 
 // The same of weights that lie row by row, [channel][place]: loaded as they lie, by way of shared memory.
@@ -161,10 +162,13 @@ KILN_INLINE void turn_weight_lines(const T* from, T* to, int block) {
     Bits<16> y;
     _Pragma("unroll") for (int w = 0; w < 4; ++w) y.word[w] =
         column[2 * w * W::window] | static_cast<unsigned>(column[(2 * w + 1) * W::window]) << 16;
-    store_output(to + (static_cast<long>(row) * W::window + place) * W::all_channels +
-                     part % across * 64 + piece * 8,
-                 y);
+    store_output(to + W::to(row, place, part % across * 64 + piece * 8), y);
   }
+}
+
+// Counters of the product behind, by one block.
+KILN_INLINE void clear_counters(unsigned* counters, int count) {
+  for (int i = thread_index(); i < count; i += kTurnThreads) counters[i] = 0;
 }
 
 }  // namespace

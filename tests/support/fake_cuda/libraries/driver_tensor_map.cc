@@ -103,6 +103,14 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* out, CUtensorMapDataType dtype, cu
       !record(map, dtype, rank, address, sizes, strides, element_strides, interleave, swizzle,
               promotion, fill))
     return CUDA_ERROR_INVALID_VALUE;
+  // Corners fit fewer bits the more axes there are.
+  const int limit = rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
+  const auto is_corner = [&](int x) { return x >= -limit && x < limit; };
+  const cuuint32_t span = channels * static_cast<cuuint32_t>(bytes_of(dtype));
+  if (!std::all_of(lower, lower + rank - 2, is_corner) ||
+      !std::all_of(upper, upper + rank - 2, is_corner) ||
+      (swizzle != CU_TENSOR_MAP_SWIZZLE_NONE && span > 16u << swizzle))
+    return CUDA_ERROR_INVALID_VALUE;
   map.is_im2col = 1;
   map.channels = static_cast<unsigned short>(channels);
   map.pixels = static_cast<unsigned short>(pixels);

@@ -1,0 +1,52 @@
+// Operands of wgmma_matmul.cuh for convolutions whose images and results lie channels last: lines of
+// the first are windows, which the copy engine reads from where the images lie (im2col), zeros around
+// them; lines of the second weights. A step is 64 channels of one element of the windows.
+//
+// In front of it the generated source defines
+//   struct A   chunks (of 64 channels), positions (results of an image), positions_across (of them a
+//              row), stride_*, above, before (zeros), window_width, dilation_*: numbers
+//   struct B   Source; bring(to, source, barrier, line, step); follows: whether the kernel before this
+//              one writes it
+namespace {
+
+// What a block does, as multiply_all() has it: tile after tile, of each all steps.
+struct WholeTiles {
+  static constexpr int first = 0, steps = Tiling::steps;
+  int tile = static_cast<int>(block_index());
+  KILN_MEMBER bool goes_on() const { return tile < kTiles; }
+  KILN_MEMBER void next() { tile += Tiling::blocks; }
+};
+
+// `Walk`: WholeTiles, or SharedTiles (wgmma_shared_tiles.cuh).
+template <class Walk>
+struct Im2colTiles {
+  static constexpr int arrivals = 1;
+  const CUtensorMap* images;
+  B::Source weights;
+
+  KILN_MEMBER void bring(const Ring& ring) const {
+    if (thread_index() != 0) return;
+    if constexpr (B::follows) wait_for_kernel_before();
+    Slot<Tiling::stages> slot;
+    _Pragma("unroll 1") for (Walk walk; walk.goes_on(); walk.next()) {
+      const Tile tile(walk.tile);
+      const int position = tile.row % A::positions, image = tile.row / A::positions;
+      const int row = position / A::positions_across * A::stride_height - A::above;
+      const int column = position % A::positions_across * A::stride_width - A::before;
+      _Pragma("unroll 1") for (int step = walk.first; step < walk.first + walk.steps; ++step) {
+        const int element = step / A::chunks;
+        const int at[4] = {step % A::chunks * 64, column, row, image};
+        char* full = ring.full + 8 * slot.number;
+        barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
+        barrier_arrive_expecting(full, kABytes + kBBytes);
+        copy_windows(ring.a + slot.number * kABytes, images, full, at,
+                     element % A::window_width * A::dilation_width,
+                     element / A::window_width * A::dilation_height);
+        B::bring(ring.b + slot.number * kBBytes, weights, full, tile.column, step);
+        slot.next();
+      }
+    }
+  }
+};
+
+}  // namespace
