@@ -110,6 +110,13 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
   return request;
 }
 
+// With the lines of the user's source, for the service's page, unless the graph is so large that it
+// might not fit with them.
+std::string text_to_send(const Graph& graph) {
+  std::string text = print_with_origins(graph);
+  return text.size() > kMaxMessageBytes / 2 ? print(graph) : text;
+}
+
 }  // namespace
 
 // Constant after construction, but for what mu guards.
@@ -224,7 +231,7 @@ struct Client::Impl {
     trace.enter("ask");
     CompileRequest request = request_for(form, wanted);
     request.traceparent = trace.traceparent();
-    const auto text = [&form] { return print(form.graph); };
+    const auto text = [&form] { return text_to_send(form.graph); };
     TRY(Remote::Word answer, remote->compile(request, text, waiting));
     if (!answer) return tl::unexpected(Refused(answer.error(), true));
     Outcome outcome = outcome_of(*answer);
@@ -484,7 +491,7 @@ Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptio
   request.detach = true;
   trace.enter("ask");
   request.traceparent = trace.traceparent();
-  const auto text = [&form] { return print(form.graph); };
+  const auto text = [&form] { return text_to_send(form.graph); };
   TRY(const Remote::Word word, impl_->remote->compile(request, text, deadline));
   if (!word) return fail(word.error());
   return Submission{form.digest, wanted.target, outcome_of(*word)};

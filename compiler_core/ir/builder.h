@@ -65,6 +65,7 @@ class GraphBuilder {
   // `origin`, one of them or kNoOrigin.
   void carry_origins(const Graph& graph);
   void set_origin(OriginId origin) { origin_ = origin; }
+  OriginId origin() const { return origin_; }  // of new nodes
 
   // REQUIRES: id is a node of this builder. The sticky-error node answers as a scalar f32.
   const Node& node(NodeId id) const;

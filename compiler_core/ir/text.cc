@@ -1,12 +1,15 @@
 #include "compiler_core/ir/text.h"
 
+#include <algorithm>
 #include <bit>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/custom_call.h"
@@ -153,9 +156,30 @@ class Line {
   int number_;
 };
 
+constexpr std::string_view kFrom = "\n#from\t";
+constexpr size_t kMaxOriginField = 200;  // bytes
+
+// One field of a line of tabs.
+std::string field(std::string_view text) {
+  size_t bytes = std::min(text.size(), kMaxOriginField);
+  while (bytes < text.size() && bytes > 0 && (static_cast<unsigned char>(text[bytes]) >> 6) == 2)
+    --bytes;  // whole characters of UTF-8
+  std::string kept(text.substr(0, bytes));
+  std::ranges::replace_if(
+      kept, [](char c) { return c >= 0 && c < ' '; }, ' ');
+  return kept;
+}
+
+std::string_view take_until(std::string_view& rest, char end) {
+  const std::string_view taken = rest.substr(0, rest.find(end));
+  rest.remove_prefix(std::min(rest.size(), taken.size() + 1));
+  return taken;
+}
+
 class Parser {
  public:
   Result<Graph> run(std::string_view text) {
+    read_origins(text);
     bool saw_header = false;
     std::optional<std::vector<NodeId>> outputs;
     for (int number = 1; !text.empty(); ++number) {
@@ -182,6 +206,26 @@ class Parser {
   }
 
  private:
+  // They stand behind the nodes, which are told as they are made.
+  void read_origins(std::string_view text) {
+    std::string_view rest = text.substr(without_origins(text).size());
+    while (!rest.empty()) {
+      std::string_view line = take_until(rest, '\n');
+      if (take_until(line, '\t') != kFrom.substr(1, kFrom.size() - 2)) continue;
+      Origin origin;
+      for (std::string* part : {&origin.op, &origin.source, &origin.module})
+        *part = field(take_until(line, '\t'));
+      builder_.begin_origin(std::move(origin));
+      while (!line.empty()) {
+        const std::string_view name = take_until(line, ' ');
+        NodeId id = kInvalidNode;
+        if (!name.starts_with('%')) continue;
+        std::from_chars(name.data() + 1, name.data() + name.size(), id);
+        origin_of_[id] = builder_.origin();
+      }
+    }
+  }
+
   Result<std::vector<NodeId>> returned(Line& line) {
     std::vector<NodeId> ids;
     while (!line.at_end()) {
@@ -352,6 +396,8 @@ class Parser {
     if (!after.at_end()) return after.bad("trailing text");
     TRY(node.attr, attribute(line, node.op, node.dtype));
     if (!line.take(":")) return line.bad("expected ':'");
+    const auto origin = origin_of_.find(static_cast<NodeId>(next_));
+    builder_.set_origin(origin == origin_of_.end() ? kNoOrigin : origin->second);
     const NodeId made = builder_.add(std::move(node));
     if (const Error* error = builder_.error()) return line.bad(error->message);
     if (made != next_) return line.bad("repeats node %" + std::to_string(made));
@@ -368,6 +414,7 @@ class Parser {
   }
 
   GraphBuilder builder_;
+  std::unordered_map<NodeId, OriginId> origin_of_;
   int64_t next_ = 0;
   int symbols_ = 0;
 };
@@ -391,6 +438,26 @@ std::string print(const Graph& graph) {
   text += "return";
   for (NodeId id : graph.outputs()) text += " %" + std::to_string(id);
   return text + "\n";
+}
+
+std::string print_with_origins(const Graph& graph) {
+  std::map<OriginId, std::string> nodes;
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (const OriginId origin = graph.origin_of(id); origin != kNoOrigin)
+      nodes[origin] += (nodes[origin].empty() ? "%" : " %") + std::to_string(id);
+  std::string text = print(graph);
+  for (const auto& [id, named] : nodes) {
+    const Origin& origin = graph.origins()[static_cast<size_t>(id)];
+    text.append(kFrom.substr(1)).append(field(origin.op)).append("\t");
+    text.append(field(origin.source)).append("\t").append(field(origin.module)).append("\t");
+    text.append(named).append("\n");
+  }
+  return text;
+}
+
+std::string_view without_origins(std::string_view text) {
+  const size_t end = text.find(kFrom);
+  return end == std::string_view::npos ? text : text.substr(0, end + 1);
 }
 
 Result<Graph> parse_graph(std::string_view text) {

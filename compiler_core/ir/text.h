@@ -8,6 +8,11 @@
 //   %3 = mul %0 %2 : f32[s0,16]
 //   return %3
 //
+// Where nodes come from may stand behind it, in lines that readers without a use for it take for comments; tabs part
+// the fields, and what is no such line is a comment too:
+//
+//   #from aten.mul.Tensor  model.py:42 in forward  layers.0.mlp  %2 %3
+//
 // Attributes: input INDEX; constant VALUE (hex float, inf, -inf, nan, or integer); view strides,
 // offset; pad low=[..] high=[..] value=V; concat/scan_sum axis=N; reduce_* axes=[..];
 // convolution stride=[..] dilation=[..] low=[..] high=[..] groups=N; scatter
@@ -23,6 +28,10 @@
 namespace kiln {
 
 std::string print(const Graph& graph);
+// With the origins of its nodes; ops, sources and modules are cut to 200 bytes.
+std::string print_with_origins(const Graph& graph);
+// What print() gives of a text that print_with_origins() made.
+std::string_view without_origins(std::string_view text);
 // kInvalidArgument with the line number. Safe on hostile text.
 Result<Graph> parse_graph(std::string_view text);
 

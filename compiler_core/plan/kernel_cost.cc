@@ -94,4 +94,13 @@ Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& ke
   return CostCounter(partition.graph, sizes).run(kernel);
 }
 
+Result<KernelCost> workload_cost(const Graph& workload, std::span<const int64_t> sizes) {
+  FusedKernel whole;
+  whole.inputs.assign(workload.inputs().begin(), workload.inputs().end());
+  whole.outputs.assign(workload.outputs().begin(), workload.outputs().end());
+  for (NodeId id = 0; id < workload.size(); ++id)
+    if (workload.node(id).op != Op::kInput) whole.computed.push_back(id);
+  return CostCounter(workload, sizes).run(whole);
+}
+
 }  // namespace kiln

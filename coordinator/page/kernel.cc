@@ -189,6 +189,10 @@ Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& quer
                  {{"key", "Key", code(facts.key.hex())},
                   {"programs", "Programs with it",
                    linked(text("look in the cache"), "/cache?filter=" + facts.key.hex())}}};
+  if (facts.stored && now.sees_details)
+    if (const auto workload = workload_facts(facts.stored->workload_text);
+        !workload.sources.empty())
+      programs.facts.push_back({"sources", "First tuned for", text(workload.sources)});
   page.blocks.emplace_back(std::move(programs));
   const Resources resources = resources_of(facts.records);
   if (facts.stored) page.blocks.emplace_back(facts_of(*facts.stored, resources));

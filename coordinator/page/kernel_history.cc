@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "compiler_core/ir/text.h"
 #include "compiler_core/page/values.h"
@@ -131,12 +133,20 @@ Table template_history(const Snapshot& now, const std::vector<TuningRecord>& rec
   return table;
 }
 
-std::string operations_of(const std::string& workload_text) {
+WorkloadFacts workload_facts(const std::string& workload_text) {
   const auto graph = parse_graph(workload_text);
   if (!graph) return {};
   std::vector<std::pair<std::string_view, int>> operations;
-  for (const Node& node : graph->nodes()) {
-    if (node.op == Op::kInput || node.op == Op::kConstant || node.op == Op::kView) continue;
+  std::vector<std::string_view> sources;
+  for (NodeId id = 0; id < graph->size(); ++id) {
+    const Node& node = graph->node(id);
+    if (node.op == Op::kInput) continue;
+    if (const OriginId origin = graph->origin_of(id); origin != kNoOrigin) {
+      const std::string_view source = graph->origins()[static_cast<size_t>(origin)].source;
+      if (!source.empty() && std::ranges::find(sources, source) == sources.end())
+        sources.push_back(source);
+    }
+    if (node.op == Op::kConstant || node.op == Op::kView) continue;
     const auto name = kiln::to_string(node.op);
     const auto known = std::ranges::find(operations, name, [](const auto& op) { return op.first; });
     if (known == operations.end())
@@ -144,11 +154,16 @@ std::string operations_of(const std::string& workload_text) {
     else
       ++known->second;
   }
-  std::string text;
+  WorkloadFacts found;
+  if (graph->symbols().empty())
+    if (auto cost = workload_cost(*graph, {})) found.cost = *cost;
   for (const auto& [name, times] : operations)
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", name,
-                        times > 1 ? fmt::format(" x{}", times) : "");
-  return text;
+    found.operations += fmt::format("{}{}{}", found.operations.empty() ? "" : ", ", name,
+                                    times > 1 ? fmt::format(" x{}", times) : "");
+  constexpr size_t kNamed = 8;
+  found.sources = fmt::format("{}", fmt::join(sources | std::views::take(kNamed), ", "));
+  if (sources.size() > kNamed) found.sources += fmt::format(", {} more", sources.size() - kNamed);
+  return found;
 }
 
 }  // namespace kiln::page

@@ -25,8 +25,7 @@ Table earlier_winners(const Snapshot& now, const std::vector<TuningRecord>& reco
 // "history": the records by template and version.
 Table template_history(const Snapshot& now, const std::vector<TuningRecord>& records);
 
-// The operations of a workload's text but views, each once: "matmul, add x2, erf". Empty: there is
-// no text, or it is none of a graph.
-std::string operations_of(const std::string& workload_text);
+// What a kernel computes, of its workload's text. Empty: there is no text, or it is none of a graph.
+WorkloadFacts workload_facts(const std::string& workload_text);
 
 }  // namespace kiln::page

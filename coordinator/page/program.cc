@@ -38,9 +38,11 @@ int64_t bytes_of(const Recipe& recipe) {
   return sum < 1e15 ? static_cast<int64_t>(sum) : 0;
 }
 
-// The time that moving the bytes alone takes at the memory's full speed, in us; 0: not known.
-double bytes_bound_us(const Recipe& recipe, const Target& target) {
+// The least time that the device could take, in us; of the bytes alone where the workload is not
+// known. 0: not known.
+double bound_us(const Recipe& recipe, const WorkloadFacts& workload, const Target& target) {
   if (target.backend != Backend::kCuda) return 0;  // nobody knows that CPU's memory here
+  if (workload.cost) return cuda_peak(target).floor_us(*workload.cost);
   const double gb_per_s = cuda_peak(target).gb_per_s;
   return gb_per_s > 0 ? static_cast<double>(bytes_of(recipe)) / gb_per_s * 1e-3 : 0;
 }
@@ -62,45 +64,48 @@ Table kernels_of(const ProgramFacts& facts) {
               {{"kernel", "Kernel"},
                {"family", "Family"},
                {"operations", "Fused operations"},
+               {"sources", "Source lines"},
                {"launches", "Launches", true},
                {"tensors", "Inputs and outputs"},
                {"bytes", "Bytes", true},
                {"best_us", "Time", true},
                {"first_us", "First guess", true},
-               {"bound_us", "Bytes' bound", true},
+               {"bound_us", "Roofline bound", true},
                {"share", "Of the bound", true},
                {"measured", "Tried", true},
                {"rejected", "Rejected", true},
                {"schedule", "Schedule"},
                {"built_by", "Built by"}}};
   table.empty = "There are no kernels: every output is an input.";
+  const Value unknown{"-", {}, {}, Tone::kQuiet};
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const ProgramKernel& kernel = program.kernels[i];
     const auto launches =
         std::ranges::count(program.launches, static_cast<int>(i), &Launch::kernel);
-    const auto operations = facts.operations.find(kernel.key);
+    const auto known = facts.workloads.find(kernel.key);
+    const WorkloadFacts workload = known == facts.workloads.end() ? WorkloadFacts() : known->second;
     const int64_t moved = bytes_of(kernel.recipe);
-    const double bound_us = bytes_bound_us(kernel.recipe, program.target);
-    Value share = share_of(bound_us, kernel.report.best_us);
-    if (bound_us <= 0) share = {"-", {}, {}, Tone::kQuiet};
+    const double least_us = bound_us(kernel.recipe, workload, program.target);
+    Value share = share_of(least_us, kernel.report.best_us);
+    if (least_us <= 0) share = {"-", {}, {}, Tone::kQuiet};
     table.rows.push_back(
         {kernel_link(kernel.key), text(kernel.family),
-         operations == facts.operations.end() ? Value{"-", {}, {}, Tone::kQuiet}
-                                              : text(operations->second),
+         workload.operations.empty() ? unknown : text(workload.operations),
+         workload.sources.empty() ? unknown : text(workload.sources),
          linked(count(launches), "#launches-heading"),
          text(shapes_of(kernel.recipe.inputs) + " to " + shapes_of(kernel.recipe.outputs)),
          moved > 0 ? bytes(moved) : quiet("at the call"), microseconds(kernel.report.best_us),
-         microseconds(kernel.report.first_us), microseconds(bound_us), std::move(share),
+         microseconds(kernel.report.first_us), microseconds(least_us), std::move(share),
          linked(count(kernel.report.measured), "/kernel/" + kernel.key.hex()),
          linked(count(kernel.report.rejected), "/kernel/" + kernel.key.hex()),
          linked(code(kernel.schedule), "/kernel/" + kernel.key.hex() + "#source-heading"),
          worker_link(kernel.provenance.built)});
   }
   table.note =
-      "The bound is that of the bytes of inputs and outputs, at the memory speed that the device "
-      "model is known for; a CPU's is not known here. Operations are shown to operators, of "
-      "kernels whose workload is kept. Source lines and the whole roofline stay with the client: "
-      "kiln explain MODEL --html FILE writes a page with both.";
+      "The bound is the roofline's, at the memory speed and arithmetic that the device model is "
+      "known for; a CPU's is not known here, and without its workload a kernel has that of its "
+      "bytes alone. Operations and source lines are shown to operators, of kernels whose workload "
+      "is kept; the lines are those of the model that a kernel was first tuned for.";
   return table;
 }
 

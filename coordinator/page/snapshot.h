@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/store.h"
+#include "compiler_core/plan/kernel_cost.h"
 #include "coordinator/core/open_program.h"
 #include "coordinator/status/act_log.h"
 #include "coordinator/status/history.h"
@@ -31,13 +32,21 @@ struct Snapshot {
   bool sees_details = false;
 };
 
+// What a kernel computes, as far as its workload is kept, and where in the source of whoever asked
+// for it first.
+struct WorkloadFacts {
+  std::string operations{};          // but views, each once: "matmul, add x2, erf"
+  std::string sources{};             // "model.py:42 in forward, model.py:44 in forward"
+  std::optional<KernelCost> cost{};  // none where sizes vary
+};
+
 // One program, as far as anything is known of it.
 struct ProgramFacts {
   Digest key;
   std::optional<ListedProgram> stored{};
-  std::optional<Program> program{};            // that it says
-  std::vector<ListedProgram> relatives{};      // of the same graph, for other targets and modes
-  std::map<Digest, std::string> operations{};  // of its kernels, as far as their workloads are kept
+  std::optional<Program> program{};             // that it says
+  std::vector<ListedProgram> relatives{};       // of the same graph, for other targets and modes
+  std::map<Digest, WorkloadFacts> workloads{};  // by kernel
 };
 
 struct KernelFacts {

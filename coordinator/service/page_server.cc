@@ -27,7 +27,7 @@ constexpr auto kTellEvery = std::chrono::seconds(2);
 constexpr auto kBeatEvery = std::chrono::seconds(20);
 constexpr int64_t kCookieS = 12 * 3600;
 // Of kernels whose workloads are read for a program's page: how many, and how much text.
-constexpr size_t kMostOperations = 100, kMostOperationBytes = 1 << 20;
+constexpr size_t kMostWorkloads = 100, kMostWorkloadBytes = 1 << 20;
 
 int64_t wall_ms() {
   const auto wall = std::chrono::system_clock::now().time_since_epoch();
@@ -281,7 +281,7 @@ page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snap
     if (auto program = program_from_json(stored->manifest)) {
       facts.program = *std::move(program);
       facts.stored = *std::move(stored);
-      if (now.sees_details) facts.operations = operations_of(*facts.program);
+      if (now.sees_details) facts.workloads = workloads_of(*facts.program);
       return facts;
     }
   }
@@ -296,20 +296,19 @@ page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snap
   return facts;
 }
 
-// By kernel: what its workload is made of. A program of many kernels has those of the first.
-std::map<Digest, std::string> PageServer::operations_of(const Program& program) {
-  std::map<Digest, std::string> operations;
+// By kernel. A program of many kernels has those of the first.
+std::map<Digest, page::WorkloadFacts> PageServer::workloads_of(const Program& program) {
+  std::map<Digest, page::WorkloadFacts> workloads;
   size_t bytes = 0;
   for (const ProgramKernel& kernel : program.kernels) {
-    if (operations.size() == kMostOperations || bytes > kMostOperationBytes) break;
-    if (operations.contains(kernel.key)) continue;
+    if (workloads.size() == kMostWorkloads || bytes > kMostWorkloadBytes) break;
+    if (workloads.contains(kernel.key)) continue;
     const auto stored = source_.store().listed_kernel(kernel.key);
     if (!stored) continue;
     bytes += stored->workload_text.size();
-    std::string text = page::operations_of(stored->workload_text);
-    if (!text.empty()) operations.emplace(kernel.key, std::move(text));
+    workloads.emplace(kernel.key, page::workload_facts(stored->workload_text));
   }
-  return operations;
+  return workloads;
 }
 
 std::string PageServer::act_token(const page::Viewer& viewer) const {

@@ -43,7 +43,7 @@ class PageServer {
   Result<page::Document> document(const std::string& path, const page::Snapshot& now,
                                   const page::Query& query);
   page::ProgramFacts program_facts(const Digest& key, const page::Snapshot& now);
-  std::map<Digest, std::string> operations_of(const Program& program);
+  std::map<Digest, page::WorkloadFacts> workloads_of(const Program& program);
   HttpAnswer act(const HttpRequest& request, const page::Viewer& viewer);
   HttpAnswer sign_in(const HttpRequest& request);
   HttpAnswer refused(const HttpRequest& request, const Error& why) const;

@@ -140,7 +140,8 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
     kernel.cached = std::move(stored->kernel);
     return kernel;
   }
-  kernel.workload_text = print(workload.graph);
+  kernel.workload_text = print_with_origins(workload.graph);
+  if (kernel.workload_text.size() > kMaxWorkloadBytes) kernel.workload_text = print(workload.graph);
   kernel.impossible_us = impossible_us(workload.graph, request.target);
   const bool is_timed = request.mode == Mode::kMaxAutotune;
   TRY(kernel.schedules,

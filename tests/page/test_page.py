@@ -127,6 +127,13 @@ class Page(unittest.TestCase):
             self.assertTrue(browser.eventually(lambda: f"filter={self.kernel}" in browser.url()), browser.url())
             self.assertTrue(browser.eventually(lambda: self.program[:12] in browser.text()), browser.text())
 
+    def test_a_program_names_the_lines_that_it_comes_from(self) -> None:
+        kernels = self.service.json(f"/program/{self.program}")["kernels"]
+        self.assertTrue(all(kernel["sources"].startswith("model.py:") for kernel in kernels), kernels)
+        with Browser(1440, script=False) as browser:
+            browser.open(f"{self.service.http}/kernel/{self.kernel}")
+            self.assertIn(kernels[0]["sources"], browser.text())
+
     def test_the_source_of_a_kernel_and_of_its_candidates_is_read(self) -> None:
         for script in (False, True):
             with Browser(1440, script=script) as browser:

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/ir/text.h"
 #include "compiler_core/program/cubin_resources.h"
 #include "coordinator/core/mutation.h"
 #include "coordinator/core/tuning/failures.h"
@@ -258,7 +259,7 @@ void TuningTask::describe(Job& job, double calibration) const {
   job.kernel_key = key_;
   job.target = target_;
   job.family = family_;
-  job.workload_text = workload_text_;
+  job.workload_text = without_origins(workload_text_);
   job.policy = policy_;
   job.seed = seed_of(key_);
   // A confirmer runs it to the end, however slow it is.

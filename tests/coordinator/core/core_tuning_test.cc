@@ -19,6 +19,18 @@ std::vector<CandidateResult> results_of(const Job& job, const std::vector<double
   return results;
 }
 
+TEST(CoreTuning, NoWorkerHearsWhichLinesAKernelIsOf) {
+  CoreBench bench;
+  bench.report("w");
+  PlannedKernel planned = planned_kernel("k", 1);
+  planned.workload_text = "kiln.graph 1\nreturn\n#from\taten.add\tmodel.py:1 in f\t\t%0\n";
+  bench.start({planned}, Mode::kDefault);
+  const Job job = bench.job_of("w");
+  EXPECT_EQ(job.workload_text, "kiln.graph 1\nreturn\n");
+  bench.report("w", {}, {ok_result(job, 0, 0)});
+  EXPECT_EQ(bench.one<StoreKernel>().workload_text, planned.workload_text) << "the page shows them";
+}
+
 TEST(CoreTuning, DefaultModeCompilesTheFirstScheduleOnly) {
   CoreBench bench;
   bench.report("w");

@@ -66,6 +66,21 @@ TEST_F(PlannerTest, PlansACanonicalGraph) {
   EXPECT_TRUE(parse_graph(finished.kernels[0].workload_text).has_value());
 }
 
+TEST_F(PlannerTest, KeepsWhichLinesAKernelIsOf) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {64});
+  b.begin_origin({"aten.sin.default", "model.py:7 in forward", "layers.0"});
+  StartPlan request = request_for(normalise(b.finish({b.unary(Op::kSin, x)}).value()).value());
+  const PlanFinished without = make_plan(request, context_);
+  request.graph_text += "#from\taten.sin.default\tmodel.py:7 in forward\tlayers.0\t%1\n";
+  const PlanFinished finished = make_plan(request, context_);
+  ASSERT_TRUE(finished.program.has_value()) << finished.program.error().message;
+  EXPECT_EQ(finished.kernels[0].key, without.kernels[0].key);
+  EXPECT_EQ(finished.kernels[0].workload_text,
+            without.kernels[0].workload_text +
+                request.graph_text.substr(request.graph_text.find("#from")));
+}
+
 // Few rows over many keys: one kernel or three is for their times to say, where times are taken.
 TEST_F(PlannerTest, PlansBothPartitionsWhereOnlyTimesCanTell) {
   GraphBuilder b;
