@@ -1,6 +1,7 @@
 // The C interface (kiln.h) over Client and CompiledProgram: nothing is implemented here but the
 // translation of options and errors; c_program.h describes programs.
 #include <algorithm>
+#include <mutex>
 
 #include "client/c_call.h"
 #include "client/c_program.h"
@@ -8,6 +9,14 @@
 #include "compiler_core/program/program.h"
 
 using namespace kiln;
+
+struct kiln_links {
+  explicit kiln_links(size_t count)
+      : bodies(count, fail(Code::kUnavailable, "the caller could not read the link")) {}
+
+  std::mutex mutex;
+  std::vector<Result<std::string>> bodies;  // guarded by mutex
+};
 
 struct kiln_client {
   std::shared_ptr<Client> client;  // also of programs that wait for their successors
@@ -48,6 +57,17 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
     };
   }
   return options;
+}
+
+std::vector<Result<std::string>> read_links(kiln_read_links read, void* user,
+                                            const std::vector<std::string>& urls,
+                                            std::chrono::milliseconds timeout) {
+  kiln_links links(urls.size());
+  std::vector<const char*> texts;
+  for (const std::string& url : urls) texts.push_back(url.c_str());
+  read(user, texts.data(), static_cast<int32_t>(urls.size()), timeout.count(), &links);
+  const std::lock_guard lock(links.mutex);
+  return std::move(links.bodies);
 }
 
 Result<std::unique_ptr<kiln_program>> compile(const std::shared_ptr<Client>& client,
@@ -140,10 +160,22 @@ kiln_code kiln_client_open(const kiln_client_options* given, kiln_client** clien
   options.threads = from.threads;
   options.allow_fallback = from.no_fallback == 0;
   options.open_gpu = from.open_gpu != 0;
+  if (from.read_links != nullptr)
+    options.read_links = [read = from.read_links, user = from.read_links_user](
+                             const std::vector<std::string>& urls,
+                             std::chrono::milliseconds timeout) {
+      return read_links(read, user, urls, timeout);
+    };
   auto made = Client::create(std::move(options));
   if (!made) return failed(std::move(made).error());
   *client = new kiln_client{*std::move(made)};
   return KILN_OK;
+}
+void kiln_link_read(kiln_links* links, int32_t index, const void* bytes, size_t size) {
+  if (links == nullptr || (bytes == nullptr && size > 0)) return;
+  const std::lock_guard lock(links->mutex);
+  const bool inside = index >= 0 && static_cast<size_t>(index) < links->bodies.size();
+  if (inside) links->bodies[static_cast<size_t>(index)] = std::string(view(bytes, size));
 }
 void kiln_client_close(kiln_client* client) {
   delete client;

@@ -60,6 +60,18 @@ KILN_API const char* kiln_last_error(void);
 
 typedef struct kiln_client kiln_client;
 
+/* A service with --blob-links hands out links to binaries in its object store, each good for 15
+ * minutes, and sends itself what the client cannot get there. A client that can read them has a
+ * kiln_read_links: it GETs each of `count` URLs, side by side, follows no redirect, and hands what
+ * came to kiln_link_read(), from any thread; it returns when all is done or `timeout_ms` is over, and
+ * leaves out what it could not get. What comes is checked like all binaries. libkiln itself reads no
+ * URLs. Called on the thread of a call that needs binaries; several may at once. */
+typedef struct kiln_links kiln_links;
+typedef void (*kiln_read_links)(void* user, const char* const* urls, int32_t count,
+                                int64_t timeout_ms, kiln_links* links);
+/* The bytes, copied, at urls[index]; their last read counts. Other places are ignored. */
+KILN_API void kiln_link_read(kiln_links* links, int32_t index, const void* bytes, size_t size);
+
 typedef struct kiln_client_options {
   size_t size;             /* sizeof(kiln_client_options) */
   const char* coordinator; /* "tcp://127.0.0.1:7557"; several coordinators of one store with commas
@@ -75,6 +87,8 @@ typedef struct kiln_client_options {
   int32_t threads;            /* of launches on the CPU; 0: every core this process may use */
   int32_t no_fallback;        /* 1: when the service is away, fail instead of compiling here */
   int32_t open_gpu;           /* 1: open the GPU now, in the background */
+  kiln_read_links read_links; /* NULL: the service sends every binary */
+  void* read_links_user;
 } kiln_client_options;
 
 /* Contacts nobody. `options` may be NULL. */

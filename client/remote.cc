@@ -383,7 +383,7 @@ std::vector<Digest> Remote::follow_links(Sent& sent, Clock::time_point deadline)
       read_links_(urls, std::clamp(time / 2, std::chrono::milliseconds(1), kLinksPatience));
   for (size_t i = 0; i < urls.size(); ++i) {
     const Digest& digest = sent.links[i].digest;
-    if (bodies[i] && Digest::of(*bodies[i]) == digest)
+    if (i < bodies.size() && bodies[i] && Digest::of(*bodies[i]) == digest)
       sent.blobs[digest] = *bodies[i];
     else
       left.push_back(digest);

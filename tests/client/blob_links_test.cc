@@ -92,6 +92,16 @@ TEST_F(BlobLinks, OtherBytesAreAskedForAgain) {
   EXPECT_EQ(asked(), (std::vector{true, false}));
 }
 
+TEST_F(BlobLinks, AReaderThatSaysNothingOfSomeHasThemSentByTheService) {
+  const auto blobs = fetch([](const Urls& urls, auto) {
+    Bodies bodies = good(urls);
+    bodies.pop_back();
+    return bodies;
+  });
+  EXPECT_EQ(blobs.value(), (Remote::Blobs{kOne, kTwo}));
+  EXPECT_EQ(asked(), (std::vector{true, false}));
+}
+
 TEST_F(BlobLinks, APlaceThatCannotBeReachedIsTriedOnce) {
   int tried = 0;
   Remote remote(endpoint(), std::chrono::seconds(5));

@@ -19,14 +19,14 @@ CHILD_S = 400
 class Coordinator:
     """A coordinator without workers, on a data directory, until ``stop``."""
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(self, data: Path, *options: str, http: str = "none") -> None:
         self.data = data
         ready = data.parent / f"{data.name}.ready"
         ready.unlink(missing_ok=True)
         with open(data.parent / f"{data.name}.log", "a") as log:
             self.process = subprocess.Popen(
                 [BUILD / "bin" / "kiln-coordinator", "--data-dir", data, "--listen", "tcp://127.0.0.1:0", "--http",
-                 "none", "--ready-file", ready, *options], stdout=subprocess.DEVNULL, stderr=log)
+                 http, "--ready-file", ready, *options], stdout=subprocess.DEVNULL, stderr=log)
         until = time.monotonic() + 60
         while not ready.exists() and self.process.poll() is None and time.monotonic() < until:
             time.sleep(0.05)

@@ -29,11 +29,15 @@ ABI_VERSION = 1
 ARENA_ALIGNMENT = 256
 
 
+ReadLinks = CFUNCTYPE(None, c_void_p, POINTER(c_char_p), c_int32, c_int64, c_void_p)
+
+
 class ClientOptions(Structure):
     _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("key_file", c_char_p), ("cache_dir", c_char_p),
                 ("signing_key", c_char_p), ("compiler", c_char_p), ("libcuda", c_char_p), ("libnvrtc", c_char_p),
                 ("cache_bytes", c_int64), ("connect_timeout_ms", c_int32), ("threads", c_int32),
-                ("no_fallback", c_int32), ("open_gpu", c_int32)]
+                ("no_fallback", c_int32), ("open_gpu", c_int32), ("read_links", ReadLinks),
+                ("read_links_user", c_void_p)]
 
 
 class ProgressStructure(Structure):
@@ -80,6 +84,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_version": (c_char_p, []),
     "kiln_last_error_code": (c_int32, []),
     "kiln_last_error": (c_char_p, []),
+    "kiln_link_read": (None, [c_void_p, c_int32, c_char_p, c_size_t]),
     "kiln_client_open": (c_int32, [POINTER(ClientOptions), POINTER(c_void_p)]),
     "kiln_client_close": (None, [c_void_p]),
     "kiln_client_load_bundle": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_int32)]),

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from kiln import _native
 from kiln._arrays import Borrowed, borrow, new_arrays
+from kiln._links import READ_LINKS
 from kiln._tracing import traced
 from kiln.errors import InvalidArgument, KilnError
 
@@ -229,11 +230,14 @@ class Client:
         cache_dir: keeps programs on this machine; default ``$KILN_CACHE_DIR``, none.
         fallback: compile here when the service is away.
         threads: of launches on the CPU; 0: every core this process may use.
+        blob_links: fetch binaries from the service's object store where it hands out links to them (its
+            ``--blob-links``), instead of through the service; default: whether ``$KILN_BLOB_LINKS`` is ``1``.
     """
 
     def __init__(self, coordinator: str | None = None, *, key_file: str | os.PathLike[str] | None = None,
                  cache_dir: str | os.PathLike[str] | None = None, fallback: bool = True, threads: int = 0,
-                 libnvrtc: str | os.PathLike[str] | None = None, connect_timeout_s: float = 2.0) -> None:
+                 libnvrtc: str | os.PathLike[str] | None = None, connect_timeout_s: float = 2.0,
+                 blob_links: bool | None = None) -> None:
         def chosen(given: str | os.PathLike[str] | None, variable: str) -> bytes | None:
             return _bytes(given if given is not None else os.environ.get(variable)) or None
 
@@ -243,6 +247,10 @@ class Client:
             compiler=chosen(None, "KILN_CXX"), libcuda=chosen(None, "KILN_LIBCUDA"),
             libnvrtc=chosen(libnvrtc, "KILN_LIBNVRTC"), threads=threads, no_fallback=not fallback,
             connect_timeout_ms=int(connect_timeout_s * 1000))
+        if blob_links is None:
+            blob_links = os.environ.get("KILN_BLOB_LINKS") == "1"
+        if blob_links:
+            options.read_links = READ_LINKS
         self._library = _native.library()
         self._handle = c_void_p()
         _native.check(self._library.kiln_client_open(byref(options), byref(self._handle)))

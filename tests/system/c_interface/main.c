@@ -193,9 +193,20 @@ static int32_t end_the_call(void* user, const kiln_progress* progress) {
   return 1;
 }
 
+/* This service hands out no links: tests/python/test_links.py has one that does. */
+static void read_no_links(void* user, const char* const* urls, int32_t count, int64_t timeout_ms,
+                          kiln_links* links) {
+  (void)user;
+  EXPECT(count > 0 && strlen(urls[0]) > 0 && timeout_ms > 0);
+  kiln_link_read(links, count, "there is no such place", 22);
+}
+
 static void with_a_service(const char* coordinator, int cancel) {
-  const kiln_client_options where = {
-      .size = sizeof where, .coordinator = coordinator, .no_fallback = 1};
+  kiln_link_read(NULL, 0, "nobody asked", 12);
+  const kiln_client_options where = {.size = sizeof where,
+                                     .coordinator = coordinator,
+                                     .no_fallback = 1,
+                                     .read_links = read_no_links};
   kiln_client* client = NULL;
   EXPECT(kiln_client_open(&where, &client) == KILN_OK);
   int calls = 0;
