@@ -2,8 +2,8 @@
 
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/analysis/vector_width.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
-#include "compiler_core/kernels/printing/needed_text.h"
 
 namespace kiln {
 namespace {

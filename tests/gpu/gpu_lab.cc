@@ -1,6 +1,6 @@
 #include "tests/gpu/gpu_lab.h"
 
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "worker/build/toolchain.h"
 
 namespace kiln::test {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler_core/ir/op.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 
 namespace kiln {
 

@@ -4,7 +4,7 @@
 
 #include "compiler_core/kernels/attention/attention_text.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 
 namespace kiln {
 namespace {

@@ -7,7 +7,7 @@
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/matmul/cpu_product.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"

@@ -10,7 +10,7 @@
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
 #include "compiler_core/kernels/printing/expression.h"
 

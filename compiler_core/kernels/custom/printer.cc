@@ -6,7 +6,7 @@
 
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/needed_text.h"
+#include "compiler_core/kernels/printing/device_text.h"
 
 namespace kiln {
 namespace {

@@ -8,7 +8,7 @@
 #include "compiler_core/kernels/matmul/cpu_product.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 
 namespace kiln {

@@ -6,7 +6,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 
 namespace kiln {

@@ -5,7 +5,7 @@
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "compiler_core/kernels/wgmma/wgmma_product.h"

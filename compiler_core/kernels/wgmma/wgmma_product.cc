@@ -9,7 +9,7 @@
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/embedded.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 

@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/printing/needed_text.h"
+#include "compiler_core/kernels/printing/device_text.h"
 
 #include <algorithm>
 #include <cctype>
