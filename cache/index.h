@@ -115,6 +115,10 @@ class CacheIndex {
   Result<std::vector<Revocation>> revocations();  // oldest first
   Status revoke(const Revocation& revoked);       // notes it; take_back() does so by itself
 
+  Status note(const AdminAct& act);
+  // The latest first.
+  Result<std::vector<AdminAct>> acts(int64_t before, int64_t limit);
+
   Status touch(const EntryId& id, int64_t used_ms) { return eviction_.touch(db_, id, used_ms); }
   Status pin(const Digest& program) { return eviction_.pin(db_, program, clock_()); }
   Status unpin(const Digest& program) { return eviction_.unpin(db_, program); }

@@ -1,4 +1,4 @@
-// Format of index.sqlite, version 8 (PRAGMA user_version). Digests are 32-byte blobs, times are
+// Format of index.sqlite, version 9 (PRAGMA user_version). Digests are 32-byte blobs, times are
 // milliseconds of the wall clock since 1970.
 //
 //   programs  key, manifest, blobs, seal,      manifest: program_to_json; blobs: their digests in a
@@ -25,6 +25,8 @@
 //                                              in all of before
 //   revoked   kind, key, through, at_ms        (since 6) what was taken back (taking_back.h); id
 //                                              grows with time
+//   acts      at_ms, coordinator, who,         (since 9) what operators asked for (admin_act.h); id
+//             request, done, outcome           grows with time
 //
 // Since 5 the `templates` of a kernel say what had candidates. Kernels and programs of before are
 // under keys that nobody asks for any more, since keys held the versions then; what they leave are
@@ -41,7 +43,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kSchemaVersion = 8;
+constexpr int64_t kSchemaVersion = 9;
 constexpr int64_t kEntriesSince = 3;
 
 // kMigrations[v] makes version v + 1 of version v; 0 is an empty file. Never changed once released.
@@ -108,6 +110,12 @@ PRAGMA user_version = 7;
                                                                  R"sql(
 ALTER TABLE programs ADD COLUMN audience TEXT NOT NULL DEFAULT '';
 PRAGMA user_version = 8;
+)sql",
+                                                                 R"sql(
+CREATE TABLE acts (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, coordinator TEXT NOT NULL,
+  who TEXT NOT NULL, request TEXT NOT NULL, done INTEGER NOT NULL, outcome TEXT NOT NULL);
+PRAGMA user_version = 9;
 )sql"};
 
 Result<int64_t> version_of(Database& db) {

@@ -263,13 +263,13 @@ void KernelCache::forget(const Digest& key, Done done) {
       0, [key](CacheIndex& index) { return index.remove(key); }, std::move(done));
 }
 
-void KernelCache::take_back(TakeBack what, int64_t through, TookBack done) {
+void KernelCache::take_back(TakeBack what, int64_t through, TookBack done, const Noted& act) {
   const auto taken = std::make_shared<TakenBack>();
   impl_->writer.submit(
       0,
-      [taken, what = std::move(what), through](CacheIndex& index) -> Status {
+      [taken, what = std::move(what), through, act](CacheIndex& index) -> Status {
         TRY(*taken, index.take_back(what, through));
-        return {};
+        return act ? index.note(came_to(*act, *taken)) : Status{};
       },
       [impl = impl_.get(), taken, done = std::move(done)](Status status) {
         if (!status) return done(fail(std::move(status).error()));
@@ -311,14 +311,34 @@ Result<std::vector<Revocation>> KernelCache::revocations() {
   return impl_->readers.with([](CacheIndex& index) { return index.revocations(); });
 }
 
-void KernelCache::pin(const Digest& program_key, Done done) {
+void KernelCache::pin(const Digest& program_key, Done done, const Noted& act) {
   impl_->writer.submit(
-      0, [program_key](CacheIndex& index) { return index.pin(program_key); }, std::move(done));
+      0,
+      [program_key, act](CacheIndex& index) -> Status {
+        TRY_STATUS(index.pin(program_key));
+        return act ? index.note(*act) : Status{};
+      },
+      std::move(done));
 }
 
-void KernelCache::unpin(const Digest& program_key, Done done) {
+void KernelCache::unpin(const Digest& program_key, Done done, const Noted& act) {
   impl_->writer.submit(
-      0, [program_key](CacheIndex& index) { return index.unpin(program_key); }, std::move(done));
+      0,
+      [program_key, act](CacheIndex& index) -> Status {
+        TRY_STATUS(index.unpin(program_key));
+        return act ? index.note(*act) : Status{};
+      },
+      std::move(done));
+}
+
+void KernelCache::note(AdminAct act, Done done) {
+  const size_t size = act.request.size() + act.outcome.size();
+  impl_->writer.submit(
+      size, [act = std::move(act)](CacheIndex& index) { return index.note(act); }, std::move(done));
+}
+
+void KernelCache::list_acts(int64_t before, int64_t limit, Then<std::vector<AdminAct>> then) {
+  then(impl_->readers.with([&](CacheIndex& index) { return index.acts(before, limit); }));
 }
 
 void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {

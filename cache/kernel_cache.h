@@ -71,10 +71,11 @@ class KernelCache final : public Store {
   void put_record(TuningRecord record, Done done) override;
   void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) override;
   void forget(const Digest& key, Done done) override;
-  void take_back(TakeBack what, int64_t through, TookBack done) override;
+  void take_back(TakeBack what, int64_t through, TookBack done, const Noted& act = {}) override;
   void would_take_back(TakeBack what, TookBack done) override;
-  void pin(const Digest& program_key, Done done) override;
-  void unpin(const Digest& program_key, Done done) override;
+  void pin(const Digest& program_key, Done done, const Noted& act = {}) override;
+  void unpin(const Digest& program_key, Done done, const Noted& act = {}) override;
+  void note(AdminAct act, Done done) override;
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done) override;
   void count_programs_not_of(const Digest& stamp, Then<int64_t> done) override;
   void list_records(RecordQuery wanted, Then<RecordList> then) override;
@@ -82,6 +83,7 @@ class KernelCache final : public Store {
   Result<ProgramList> list_programs(const ProgramQuery& wanted) override;
   Result<ListedProgram> listed_program(const Digest& program_key) override;
   Result<StoredKernel> listed_kernel(const Digest& kernel_key) override;
+  void list_acts(int64_t before, int64_t limit, Then<std::vector<AdminAct>> then) override;
   Totals totals() const override;  // of now; costs one look-up at any size
 
  private:

@@ -16,10 +16,12 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "cache/admin_act.h"
 #include "cache/listing.h"
 #include "cache/taking_back.h"
 #include "cache/tune_log.h"
@@ -108,16 +110,21 @@ class Store : public ReadableStore {
   virtual void put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) = 0;
   // Drops a program or kernel row whose blob turned out bad, so that it is tuned again.
   virtual void forget(const Digest& key, Done done) = 0;
+  // An act that a write is given is noted with it, in one transaction, or not at all.
+  using Noted = std::optional<AdminAct>;
   // Takes results back, durably and with their files, in one transaction; a look-up afterwards
   // finds nothing of them. `through`: of the revocations. What was put before this call goes too.
+  // The act's outcome is the store's to fill in.
   using TookBack = Then<TakenBack>;  // on the writer's thread
-  virtual void take_back(TakeBack what, int64_t through, TookBack done) = 0;
+  virtual void take_back(TakeBack what, int64_t through, TookBack done, const Noted& act = {}) = 0;
   // Lists without removing (the blobs may be needed by others). Reads all programs.
   virtual void would_take_back(TakeBack what, TookBack done) = 0;
   // A pinned program is never evicted, nor are its kernels. pin: kNotFound unless the program is
   // stored; unpin: kNotFound unless it is pinned.
-  virtual void pin(const Digest& program_key, Done done) = 0;
-  virtual void unpin(const Digest& program_key, Done done) = 0;
+  virtual void pin(const Digest& program_key, Done done, const Noted& act = {}) = 0;
+  virtual void unpin(const Digest& program_key, Done done, const Noted& act = {}) = 0;
+  // Notes an act that is no write, or one that failed.
+  virtual void note(AdminAct act, Done done) = 0;
   // Evicts the least recently used entries until no more than `max_bytes` are stored, in small
   // steps between other writes; INT64_MAX evicts nothing. Files set aside long ago go too. `done`
   // hears how much went; kUnavailable, with a sentence, when the rest is pinned or in use.
@@ -131,6 +138,8 @@ class Store : public ReadableStore {
   virtual void count_programs_not_of(const Digest& stamp, Then<int64_t> done) = 0;
   // One page of the tuning log; on the writer's thread. kNotFound: no such program.
   virtual void list_records(RecordQuery wanted, Then<RecordList> then) = 0;
+  // The acts before that number, the latest first, so many at most.
+  virtual void list_acts(int64_t before, int64_t limit, Then<std::vector<AdminAct>> then) = 0;
   // Waits until every write and use so far is answered.
   virtual void flush() = 0;
 

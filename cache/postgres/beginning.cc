@@ -44,6 +44,8 @@ Result<Beginning> begin_once(const std::string& url, const std::string& name,
                             {"kiln", name_of_this_process(options.now_ms()), options.address},
                             patience_of(options), lost));
   PgConnection reader(url, name + " reader");
+  // Another build may have taken the tables further while this one waited.
+  TRY_STATUS(check_postgres_schema(reader, SchemaUse::kWrite));
   TRY(auto revoked, reads::revocations(reader));
   return Beginning{std::move(term), std::move(revoked)};
 }

@@ -383,6 +383,23 @@ Status PostgresIndex::unpin(const Digest& program) {
   return {};
 }
 
+Status PostgresIndex::note(const AdminAct& given) {
+  const AdminAct act = in_utf8(given);
+  TRY_STATUS(
+      run("INSERT INTO acts (at_ms, coordinator, who, request, done, outcome)"
+          " VALUES ($1, $2, $3, $4, $5, $6)",
+          PgValues()
+              .add(act.at_ms)
+              .add_text(act.coordinator)
+              .add_text(act.who)
+              .add_text(act.request)
+              .add(act.done)
+              .add_text(act.outcome)));
+  TRY_STATUS(run("DELETE FROM acts WHERE id <= (SELECT max(id) FROM acts) - $1",
+                 PgValues().add(kMaxActs)));
+  return {};
+}
+
 // At most one update of an index entry an hour.
 Status PostgresIndex::touch(const std::vector<Digest>& programs,
                             const std::vector<Digest>& kernels) {

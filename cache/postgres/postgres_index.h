@@ -100,6 +100,7 @@ class PostgresIndex {
   Status touch(const std::vector<Digest>& programs, const std::vector<Digest>& kernels);
   Result<TakenBack> would_take_back(const TakeBack& what);
   Result<TakenBack> take_back(const TakeBack& what, int64_t through);
+  Status note(const AdminAct& act);
   Result<int64_t> programs_not_of(const Digest& stamp);
   // Whether the row of this key was written in a later term than that of `epoch`.
   Result<bool> has_later(bool is_program, const Digest& key, uint64_t epoch);

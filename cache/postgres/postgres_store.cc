@@ -367,12 +367,14 @@ void PostgresStore::forget(const Digest& key, Done done) {
   impl_->writes.forget(key, std::move(done));
 }
 
-void PostgresStore::take_back(TakeBack what, int64_t through, TookBack done) {
-  impl_->writes.take_back(std::move(what), through,
-                          [impl = impl_.get(), done = std::move(done)](Result<TakenBack> taken) {
-                            impl->copies.clear();
-                            done(std::move(taken));
-                          });
+void PostgresStore::take_back(TakeBack what, int64_t through, TookBack done, const Noted& act) {
+  impl_->writes.take_back(
+      std::move(what), through,
+      [impl = impl_.get(), done = std::move(done)](Result<TakenBack> taken) {
+        impl->copies.clear();
+        done(std::move(taken));
+      },
+      act);
 }
 
 void PostgresStore::would_take_back(TakeBack what, TookBack done) {
@@ -392,14 +394,42 @@ void PostgresStore::list_records(RecordQuery wanted, Then<RecordList> then) {
       });
 }
 
-void PostgresStore::pin(const Digest& program_key, Done done) {
-  impl_->submit([program_key](PostgresIndex& index) { return index.pin(program_key); },
-                std::move(done));
+void PostgresStore::pin(const Digest& program_key, Done done, const Noted& act) {
+  impl_->submit(
+      [program_key, act](PostgresIndex& index) -> Status {
+        TRY_STATUS(index.pin(program_key));
+        return act ? index.note(*act) : Status{};
+      },
+      std::move(done));
 }
 
-void PostgresStore::unpin(const Digest& program_key, Done done) {
-  impl_->submit([program_key](PostgresIndex& index) { return index.unpin(program_key); },
-                std::move(done));
+void PostgresStore::unpin(const Digest& program_key, Done done, const Noted& act) {
+  impl_->submit(
+      [program_key, act](PostgresIndex& index) -> Status {
+        TRY_STATUS(index.unpin(program_key));
+        return act ? index.note(*act) : Status{};
+      },
+      std::move(done));
+}
+
+void PostgresStore::note(AdminAct act, Done done) {
+  const size_t size = act.request.size() + act.outcome.size();
+  impl_->submit([act = std::move(act)](PostgresIndex& index) { return index.note(act); },
+                std::move(done), size);
+}
+
+void PostgresStore::list_acts(int64_t before, int64_t limit, Then<std::vector<AdminAct>> then) {
+  const auto found = std::make_shared<std::vector<AdminAct>>();
+  impl_->submit(
+      [this, found, before, limit](PostgresIndex&) -> Status {
+        TRY(*found, impl_->connections.with(
+                        [&](PgConnection& reader) { return reads::acts(reader, before, limit); }));
+        return {};
+      },
+      [found, then = std::move(then)](Status status) {
+        then(status ? Result<std::vector<AdminAct>>(std::move(*found))
+                    : fail(std::move(status).error()));
+      });
 }
 
 void PostgresStore::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {

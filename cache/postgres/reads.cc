@@ -284,6 +284,24 @@ Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& 
   return list;
 }
 
+Result<bool> has_acts(PgConnection& connection) {
+  TRY(const PgRows there, connection.run("SELECT to_regclass('kiln.acts') IS NOT NULL"));
+  return there.boolean(0, 0);
+}
+
+Result<std::vector<AdminAct>> acts(PgConnection& connection, int64_t before, int64_t limit) {
+  TRY(const PgRows rows,
+      connection.run("SELECT id, at_ms, coordinator, who, request, done, outcome FROM acts"
+                     " WHERE id < $1 ORDER BY id DESC LIMIT $2",
+                     PgValues().add(before).add(limit)));
+  std::vector<AdminAct> found;
+  for (int64_t row = 0; row < rows.size(); ++row)
+    found.push_back({rows.integer(row, 0), rows.integer(row, 1), std::string(rows.bytes(row, 2)),
+                     std::string(rows.bytes(row, 3)), std::string(rows.bytes(row, 4)),
+                     rows.boolean(row, 5), std::string(rows.bytes(row, 6))});
+  return found;
+}
+
 Result<PostgresIndex::Totals> totals(PgConnection& connection) {
   TRY(const PgRows sums, connection.run("SELECT programs, kernels, records, blob_bytes, bytes"
                                         " FROM totals"));

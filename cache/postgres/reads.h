@@ -32,6 +32,8 @@ Result<ProgramList> list_programs(PgConnection& connection, const ProgramQuery& 
 Result<std::set<Digest>> whole_programs(PgConnection& connection, const std::vector<Digest>& keys);
 Result<std::set<Digest>> whole_kernels(PgConnection& connection, const std::vector<Digest>& keys);
 Result<RecordList> list_records(PgConnection& connection, const RecordQuery& wanted);
+Result<bool> has_acts(PgConnection& connection);  // since format 2
+Result<std::vector<AdminAct>> acts(PgConnection& connection, int64_t before, int64_t limit);
 Result<PostgresIndex::Totals> totals(PgConnection& connection);
 
 // For reading all of it: records after `after_id` in their order, without those that do not match

@@ -1,4 +1,4 @@
-// Format 1. Digests are 32 bytes, `hour`s count from 1970, by the coordinators' wall clock; times are
+// Format 2. Digests are 32 bytes, `hour`s count from 1970, by the coordinators' wall clock; times are
 // the database's own, which alone are compared. Seals are those of sealed_rows.h.
 //
 //   meta           one row: the format, and the oldest formats of which a build may read and write it
@@ -16,14 +16,17 @@
 //   kin            workloads that differ in sizes only have one kin; sizes: little-endian i64
 //   revoked        what was taken back (taking_back.h)
 //   totals         one row: sums over the others, which triggers keep
+//   acts           (since 2) what operators asked for (cache/admin_act.h); id grows with time
 #include "cache/postgres/schema.h"
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace kiln {
 namespace {
 
-constexpr const char* kTables[] = {
+const std::vector<const char*> kFirstTables = {
     "CREATE TABLE meta (schema int NOT NULL, min_reader int NOT NULL, min_writer int NOT NULL)",
     "CREATE TABLE terms (pool text PRIMARY KEY, epoch bigint NOT NULL, holder text NOT NULL,"
     " address text NOT NULL, until timestamptz NOT NULL)",
@@ -106,56 +109,111 @@ constexpr const char* kTables[] = {
     " FOR EACH STATEMENT EXECUTE FUNCTION count_records()",
 };
 
+// Writers of format 1 know nothing of it, and need not.
+const std::vector<const char*> kActs = {
+    "CREATE TABLE acts (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at_ms bigint NOT NULL,"
+    " coordinator text NOT NULL, who text NOT NULL, request text NOT NULL, done bool NOT NULL,"
+    " outcome text NOT NULL)",
+};
+
+// Not by to_regclass(): a session remembers what it did not find, and another one may have made it.
 Result<bool> has_tables(PgConnection& connection) {
-  TRY(const PgRows found, connection.run("SELECT to_regclass('kiln.meta') IS NOT NULL"));
+  TRY(const PgRows found, connection.run("SELECT EXISTS (SELECT FROM pg_catalog.pg_tables"
+                                         " WHERE schemaname = 'kiln' AND tablename = 'meta')"));
   return found.boolean(0, 0);
 }
 
-Status create_tables(PgConnection& connection) {
-  TRY_STATUS(connection.run("CREATE SCHEMA IF NOT EXISTS kiln"));
-  for (const char* statement : kTables) TRY_STATUS(connection.run(statement));
-  TRY_STATUS(connection.run("INSERT INTO meta VALUES ($1, $1, $1)",
-                            PgValues().add(int64_t{kPostgresSchema})));
+struct Meta {
+  int64_t schema = 0, min_reader = 0, min_writer = 0;
+};
+
+Result<Meta> read_meta(PgConnection& connection) {
+  TRY(const PgRows rows, connection.run("SELECT schema, min_reader, min_writer FROM kiln.meta"));
+  if (rows.size() != 1)
+    return fail(Code::kUnsupported, "the database's table kiln.meta does not have one row");
+  return Meta{rows.integer(0, 0), rows.integer(0, 1), rows.integer(0, 2)};
+}
+
+Status check(const Meta& there, SchemaUse use, const SchemaFormats& known) {
+  const int64_t oldest =
+      use == SchemaUse::kRead ? there.min_reader : std::max(there.min_reader, there.min_writer);
+  if (oldest > known.own())
+    return fail(
+        Code::kUnsupported,
+        fmt::format("the database has Kiln's tables in format {}, which builds of format {} "
+                    "and later may {}, and this is one of {}: start a newer Kiln",
+                    there.schema, oldest, use == SchemaUse::kRead ? "read" : "write", known.own()));
+  if (there.schema < known.oldest)
+    return fail(Code::kUnsupported,
+                fmt::format("the database has Kiln's tables in format {}, and this build takes "
+                            "those of {} and later to {}: start a release between them once",
+                            there.schema, known.oldest, known.own()));
   return {};
 }
 
-// One of several that start at once creates them; the others wait for it.
-Status create(PgConnection& connection) {
-  TRY_STATUS(connection.run("BEGIN"));
-  Status created = connection.run("SELECT pg_advisory_xact_lock(hashtext('kiln schema'))")
-                       .map([](const PgRows&) {});
-  if (created) {
-    const auto there = has_tables(connection);
-    created = there ? (*there ? Status{} : create_tables(connection)) : fail(there.error());
+// UPDATE waits for transactions that are fenced by the term; those after it find it gone.
+Status take_step(PgConnection& connection, const SchemaStep& step, int64_t format) {
+  for (const char* statement : step.statements) TRY_STATUS(connection.run(statement));
+  const PgValues meta =
+      PgValues().add(format).add(int64_t{step.min_reader}).add(int64_t{step.min_writer});
+  if (format == 1) {
+    TRY_STATUS(connection.run("INSERT INTO meta VALUES ($1, $2, $3)", meta));
+    return {};
   }
-  const auto ended = connection.run(created ? "COMMIT" : "ROLLBACK");
-  if (created && !ended) return fail(ended.error());
-  return created;
+  TRY_STATUS(
+      connection.run("UPDATE terms SET until = '-infinity', holder = ''"
+                     " WHERE $1 > (SELECT min_writer FROM meta)",
+                     PgValues().add(int64_t{step.min_writer})));
+  TRY_STATUS(
+      connection.run("UPDATE meta SET schema = $1, min_reader = greatest(min_reader, $2),"
+                     " min_writer = greatest(min_writer, $3)",
+                     meta));
+  return {};
+}
+
+Status take_steps(PgConnection& connection, const SchemaFormats& known) {
+  TRY_STATUS(connection.run("SELECT pg_advisory_xact_lock(hashtext('kiln schema'))"));
+  TRY(const bool there, has_tables(connection));
+  int64_t format = 0;
+  if (there) {
+    TRY(const Meta meta, read_meta(connection));
+    TRY_STATUS(check(meta, SchemaUse::kWrite, known));
+    format = meta.schema;
+  } else {
+    TRY_STATUS(connection.run("CREATE SCHEMA IF NOT EXISTS kiln"));
+  }
+  for (; format < known.own(); ++format)
+    TRY_STATUS(take_step(connection, known.steps[static_cast<size_t>(format)], format + 1));
+  return {};
 }
 
 }  // namespace
 
-Status prepare_postgres_schema(PgConnection& connection) {
+const SchemaFormats& postgres_formats() {
+  static const SchemaFormats formats{{{1, 1, kFirstTables}, {1, 1, kActs}}};
+  return formats;
+}
+
+// One of several that start at once takes the steps; the others wait for it.
+Status prepare_postgres_schema(PgConnection& connection, const SchemaFormats& known) {
   TRY(const bool there, has_tables(connection));
-  if (!there) TRY_STATUS(create(connection));
-  TRY(const PgRows meta, connection.run("SELECT schema, min_reader, min_writer FROM meta"));
-  if (meta.size() != 1)
-    return fail(Code::kUnsupported, "the database's table kiln.meta does not have one row");
-  const int64_t schema = meta.integer(0, 0),
-                oldest = std::max(meta.integer(0, 1), meta.integer(0, 2));
-  if (oldest > kPostgresSchema)
-    return fail(
-        Code::kUnsupported,
-        fmt::format("the database has Kiln's tables in format {}, which builds of format {} "
-                    "and later may write, and this is one of {}: start a newer Kiln",
-                    schema, oldest, kPostgresSchema));
-  if (schema < kPostgresSchema)
-    return fail(
-        Code::kUnsupported,
-        fmt::format("the database has Kiln's tables in format {}, and this build writes {}: "
-                    "start the release between them once",
-                    schema, kPostgresSchema));
-  return {};
+  if (there) {
+    TRY(const Meta meta, read_meta(connection));
+    TRY_STATUS(check(meta, SchemaUse::kWrite, known));
+    if (meta.schema >= known.own()) return {};
+  }
+  TRY_STATUS(connection.run("BEGIN"));
+  const Status taken = take_steps(connection, known);
+  const auto ended = connection.run(taken ? "COMMIT" : "ROLLBACK");
+  if (taken && !ended) return fail(ended.error());
+  return taken;
+}
+
+Status check_postgres_schema(PgConnection& connection, SchemaUse use, const SchemaFormats& known) {
+  TRY(const bool there, has_tables(connection));
+  if (!there) return fail(Code::kNotFound, "the database has no tables of Kiln's");
+  TRY(const Meta meta, read_meta(connection));
+  return check(meta, use, known);
 }
 
 }  // namespace kiln

@@ -115,15 +115,16 @@ void SpooledWrites::forget(const Digest& key, Store::Done done) {
 }
 
 // The kernels of programs that wait here are known here alone.
-void SpooledWrites::take_back(TakeBack what, int64_t through, Store::TookBack done) {
+void SpooledWrites::take_back(TakeBack what, int64_t through, Store::TookBack done,
+                              const Store::Noted& act) {
   const auto taken = std::make_shared<TakenBack>();
   const auto all = std::make_shared<TakeBack>(std::move(what));
   writer_.group().submit(
       0,
-      [this, taken, all, through](PostgresIndex& index) -> Status {
+      [this, taken, all, through, act](PostgresIndex& index) -> Status {
         if (spool_) add_new(all->kernels, spool_->kernels_of(all->programs));
         TRY(*taken, index.take_back(*all, through));
-        return {};
+        return act ? index.note(came_to(*act, *taken)) : Status{};
       },
       [this, taken, all, done = std::move(done)](Status status) {
         if (!status) return done(fail(std::move(status).error()));

@@ -44,7 +44,7 @@ class SpooledWrites {
   void put_kernel(StoredKernel kernel, Store::Done done);
   void put_program(const Program& program, const Audience& audience, Store::Done done);
   void forget(const Digest& key, Store::Done done);
-  void take_back(TakeBack what, int64_t through, Store::TookBack done);
+  void take_back(TakeBack what, int64_t through, Store::TookBack done, const Store::Noted& act);
   void would_take_back(TakeBack what, Store::TookBack done);
 
   // What waits here; kNotFound, also without a spool.

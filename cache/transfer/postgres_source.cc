@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cache/postgres/reads.h"
+#include "cache/postgres/schema.h"
 #include "cache/sealed_rows.h"
 #include "cache/transfer/store_source.h"
 
@@ -20,6 +21,7 @@ class RowCopier {
   // Binaries before what names them, as the index wants it.
   Status run() {
     from_.set_patience(kPatience);
+    TRY_STATUS(check_postgres_schema(from_, SchemaUse::kRead));
     from_.lazily("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     from_.lazily("SET LOCAL statement_timeout = '100s'");
     from_.lazily("SET LOCAL idle_in_transaction_session_timeout = '100s'");
@@ -45,6 +47,7 @@ class RowCopier {
               [this](const PgRows& rows, int64_t row) { return kin(rows, row); }));
     TRY(const int64_t records, copy_records());
     TRY_STATUS(copy_revocations());
+    TRY_STATUS(copy_acts());
     TRY_STATUS(from_.run("COMMIT"));
     if (programs == totals.programs && kernels == totals.kernels && records == totals.records)
       return {};
@@ -136,6 +139,23 @@ class RowCopier {
     TRY(const std::vector<Revocation> all, reads::revocations(from_));
     return in_transaction([&]() -> Status {
       for (const Revocation& each : all) TRY_STATUS(to_.revoke(each));
+      return {};
+    });
+  }
+
+  // Their order stays, their numbers begin with 1.
+  Status copy_acts() {
+    TRY(const bool there, reads::has_acts(from_));
+    if (!there) return {};
+    std::vector<AdminAct> all;
+    for (int64_t before = INT64_MAX;;) {
+      TRY(const std::vector<AdminAct> page, reads::acts(from_, before, kPage));
+      if (page.empty()) break;
+      all.insert(all.end(), page.begin(), page.end());
+      before = page.back().number;
+    }
+    return in_transaction([&]() -> Status {
+      for (auto act = all.rbegin(); act != all.rend(); ++act) TRY_STATUS(to_.note(*act));
       return {};
     });
   }

@@ -154,10 +154,12 @@ Document misses(const Snapshot& now, const Query& query) {
   return page;
 }
 
-Document audit(const Snapshot& now, const Query& query) {
+Document audit(const Snapshot& now, const Result<std::vector<AdminAct>>& acts, const Query& query) {
   Document page{"audit", "Audit",
-                "What operators asked of this coordinator since it started, from the command line "
-                "and from this page. The log has the same as `admin` lines, and keeps it."};
+                "What operators asked of the coordinators of this store, from the command line and "
+                "from this page, and what those did about keys. The store keeps the last hundred "
+                "thousand; `kiln audit` lists them all, and the log has them as `admin` lines. "
+                "Those with the number 0 wait for the store."};
   Table table{"acts",
               "Acts",
               {{"number", "No.", true},
@@ -165,14 +167,23 @@ Document audit(const Snapshot& now, const Query& query) {
                {"who", "Who"},
                {"request", "What"},
                {"done", "Done"},
-               {"outcome", "What came of it"}}};
+               {"outcome", "What came of it"},
+               {"coordinator", "Coordinator"}}};
   table.empty = "Nobody asked for anything.";
-  for (const AdminAct& act : now.acts)
+  const auto add = [&](const AdminAct& act) {
     table.rows.push_back({count(act.number), ago(now.now_ms, act.at_ms),
                           act.who.empty() ? quiet("this machine") : text(act.who),
                           text(act.request),
                           toned(flag(act.done, "yes", "no"), act.done ? Tone::kGood : Tone::kBad),
-                          text(act.outcome)});
+                          text(act.outcome), text(act.coordinator)});
+  };
+  for (const AdminAct& act : now.acts_waiting) add(act);
+  if (acts) {
+    for (const AdminAct& act : *acts) add(act);
+  } else {
+    page.blocks.emplace_back(
+        Notice{Tone::kWarning, "The store cannot be asked: " + acts.error().message, ""});
+  }
   page_rows(table, query, "who, what");
   page.blocks.emplace_back(std::move(table));
   return page;

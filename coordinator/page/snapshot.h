@@ -10,7 +10,6 @@
 #include "cache/store.h"
 #include "compiler_core/plan/kernel_cost.h"
 #include "coordinator/core/open_program.h"
-#include "coordinator/status/act_log.h"
 #include "coordinator/status/history.h"
 #include "coordinator/status/miss_log.h"
 #include "coordinator/status/service_status.h"
@@ -26,7 +25,8 @@ struct Snapshot {
   std::map<std::string, std::string> strips{};  // the same
   std::vector<OpenProgram> open{};              // the oldest; Stats::flights_open counts all
   std::vector<Miss> misses{};                   // the latest first
-  std::vector<AdminAct> acts{};                 // the same
+  std::vector<AdminAct> acts_waiting{};         // the same: those that the store does not have yet
+  int64_t acts = 0;                             // of this coordinator, so far
 
   // A compiler's words are for operators and the sender of the source: others see how they began.
   bool sees_details = false;

@@ -15,7 +15,8 @@ Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& quer
 Document workers(const Snapshot& now, const Query& query);
 Document misses(const Snapshot& now, const Query& query);
 Document cache(const Snapshot& now, const ProgramList& listed, const Query& query);
-Document audit(const Snapshot& now, const Query& query);
+// `acts`: the store's, the latest first; without them, those that wait for it.
+Document audit(const Snapshot& now, const Result<std::vector<AdminAct>>& acts, const Query& query);
 
 // The part of the store that the cache view's query asks for.
 ProgramQuery program_query(const Query& query);

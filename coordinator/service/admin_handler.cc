@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -38,26 +37,29 @@ std::string describe(const AdminRequest& request) {
 using Asked = AdminHandler::Asked;
 using Answers = AdminHandler::Answers;
 
-int64_t wall_ms() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+void reply(const Answers& to, const Asked& asked, const Result<std::string>& outcome) {
+  to.reply(asked.peer, {asked.request.request, outcome});
 }
 
-// Thread-safe. Operators' requests leave a trace in the log, and on the page.
+AdminAct ended(AdminAct act, const Result<std::string>& outcome) {
+  act.done = outcome.has_value();
+  act.outcome = outcome ? *outcome : outcome.error().message;
+  return act;
+}
+
+// Thread-safe.
 void answer(const Answers& to, const Asked& asked, Result<std::string> outcome) {
   to.loop.post([to, asked, outcome = std::move(outcome)] {
-    AdminAct act{0,
-                 wall_ms(),
-                 asked.who,
-                 describe(asked.request),
-                 outcome ? *outcome : outcome.error().message,
-                 outcome.has_value()};
-    LogLine line("admin");
-    line.add("request", act.request).add("outcome", act.outcome);
-    if (!act.who.empty()) line.add("user", act.who);
-    to.loop.log(line);
-    to.acts.add(std::move(act));
-    to.reply(asked.peer, {asked.request.request, outcome});
+    to.trail.note(ended(to.trail.begin(asked.who, describe(asked.request)), outcome),
+                  [to, asked, outcome] { reply(to, asked, outcome); });
+  });
+}
+
+// Of what the store noted with what it did. Thread-safe.
+void answer_noted(const Answers& to, const Asked& asked, const AdminAct& act, std::string outcome) {
+  to.loop.post([to, asked, act, outcome = std::move(outcome)] {
+    to.trail.was_noted(ended(act, outcome));
+    reply(to, asked, outcome);
   });
 }
 
@@ -90,15 +92,17 @@ void AdminHandler::pin(const Asked& asked) {
     return answer(answers_, asked, fail(Code::kInvalidArgument, "which program? name its key"));
   }
   const bool pinned = request.kind == AdminRequest::Kind::kPin;
-  const auto done = [to = answers_, asked, pinned](const Status& status) {
+  const nlohmann::ordered_json json = {{"program", request.key->hex()}, {"pinned", pinned}};
+  const AdminAct act =
+      ended(answers_.trail.begin(asked.who, describe(request)), Result<std::string>(json.dump()));
+  const auto done = [to = answers_, asked, act](const Status& status) {
     if (!status) return answer(to, asked, fail(status.error()));
-    const nlohmann::ordered_json json = {{"program", asked.request.key->hex()}, {"pinned", pinned}};
-    answer(to, asked, json.dump());
+    answer_noted(to, asked, act, act.outcome);
   };
   if (pinned) {
-    store_.pin(*request.key, done);
+    store_.pin(*request.key, done, act);
   } else {
-    store_.unpin(*request.key, done);
+    store_.unpin(*request.key, done, act);
   }
 }
 
@@ -138,7 +142,8 @@ void AdminHandler::forget(const Asked& asked) {
                   fail(Code::kInvalidArgument,
                        "forget what? one of a program, a kernel, or a worker's reports and those "
                        "since a time"));
-  const auto tell = [to = answers_, asked](const Result<TakenBack>& taken) {
+  const AdminAct act = answers_.trail.begin(asked.who, describe(request));
+  const auto tell = [to = answers_, asked, act](const Result<TakenBack>& taken) {
     if (!taken) return answer(to, asked, fail(taken.error()));
     auto named = nlohmann::ordered_json::array();
     for (const Digest& program : taken->programs)
@@ -147,12 +152,13 @@ void AdminHandler::forget(const Asked& asked) {
         {"forgotten", !asked.request.dry_run}, {"programs", taken->programs.size()},
         {"kernels", taken->kernels.size()},    {"records", taken->records},
         {"blobs", taken->blobs.size()},        {"program_keys", std::move(named)}};
-    answer(to, asked, json.dump());
+    if (asked.request.dry_run) return answer(to, asked, json.dump());
+    answer_noted(to, asked, act, json.dump());
   };
   if (request.dry_run)
     store_.would_take_back(std::move(what), tell);
   else
-    storage_.take_back(std::move(what), tell);
+    storage_.take_back(std::move(what), tell, act);
 }
 
 void AdminHandler::cancel_detached(const Asked& asked) {
@@ -187,7 +193,7 @@ void AdminHandler::tune_log(const Asked& asked) {
     // Reading is no act, so log and audit do without it. A compiler's words need not be UTF-8.
     using Handling = nlohmann::ordered_json::error_handler_t;
     to.loop.post([to, asked, text = json.dump(-1, ' ', false, Handling::replace)] {
-      to.reply(asked.peer, {asked.request.request, text});
+      reply(to, asked, text);
     });
   });
 }

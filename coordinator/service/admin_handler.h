@@ -1,7 +1,8 @@
 // AdminHandler: carries out what operators ask of a serving coordinator: pins and unpins programs,
 // collects the cache, drains workers, forgets failures. Each request gets one reply, when it is
 // done. One thread, the loop's; everything it is given outlives it, and the loop also outlives the
-// store's writer, which may finish a request after the handler is gone.
+// store's writer, which may finish a request after the handler is gone. Each act is in the audit
+// trail before it is answered.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 #include "cache/store.h"
 #include "coordinator/core/core.h"
 #include "coordinator/event_loop.h"
-#include "coordinator/status/act_log.h"
+#include "coordinator/storage/audit_trail.h"
 #include "coordinator/storage/storage_executor.h"
 #include "schema/zmq/transport.h"
 
@@ -19,8 +20,8 @@ class AdminHandler {
  public:
   using Reply = std::function<void(const PeerId&, const AdminReply&)>;  // on the loop's thread
   AdminHandler(Store& store, StorageExecutor& storage, const Core& core, EventLoop& loop,
-               ActLog& acts, Reply reply)
-      : store_(store), storage_(storage), core_(core), answers_{loop, acts, std::move(reply)} {}
+               AuditTrail& trail, Reply reply)
+      : store_(store), storage_(storage), core_(core), answers_{loop, trail, std::move(reply)} {}
 
   struct Asked {
     PeerId peer;
@@ -33,7 +34,7 @@ class AdminHandler {
   // How an answer goes out. Copied into what the store's writer calls.
   struct Answers {
     EventLoop& loop;
-    ActLog& acts;
+    AuditTrail& trail;
     Reply reply;
   };
 

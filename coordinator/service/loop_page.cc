@@ -41,11 +41,11 @@ struct LoopPage::Awaited {
 LoopPage::LoopPage(ServiceLoop& loop, std::shared_ptr<Keyring> keyring)
     : loop_(loop),
       keyring_(std::move(keyring)),
-      admin_(*loop.store, loop.storage, loop.core, loop, loop.acts,
+      admin_(*loop.store, loop.storage, loop.core, loop, loop.trail,
              [this](const PeerId&, const AdminReply& reply) {
                const auto found = acts_.find(reply.request);
                if (found == acts_.end()) return;
-               found->second->set(loop_.acts.latest().front().number);
+               found->second->set({});
                acts_.erase(found);
              }) {}
 
@@ -78,18 +78,20 @@ page::Snapshot LoopPage::take() const {
   now.open = loop_.core.open_programs(loop_.now_ms(), kMostOpen);
   now.misses.assign(loop_.tasks.misses().latest().begin(), loop_.tasks.misses().latest().end());
   for (Miss& miss : now.misses) miss.at_ms += now.now_ms - loop_.now_ms();
-  now.acts.assign(loop_.acts.latest().begin(), loop_.acts.latest().end());
+  now.acts_waiting.assign(loop_.trail.waiting().begin(), loop_.trail.waiting().end());
+  now.acts = loop_.trail.count();
   return now;
 }
 
-Result<int64_t> LoopPage::act(AdminRequest request, const std::string& who) {
-  const auto awaited = std::make_shared<Awaited<int64_t>>();
+Status LoopPage::act(AdminRequest request, const std::string& who) {
+  const auto awaited = std::make_shared<Awaited<Status>>();
   loop_.post([this, awaited, request = std::move(request), who]() mutable {
     request.request = ++last_act_;
     acts_[request.request] = awaited;
     admin_.handle({"the page", who, std::move(request)});
   });
-  return awaited->wait(kActPatience);
+  TRY(Status done, awaited->wait(kActPatience));
+  return done;
 }
 
 }  // namespace kiln

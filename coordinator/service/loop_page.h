@@ -19,7 +19,7 @@ class LoopPage final : public PageSource {
   Store& store() override;
   const Keyring* keyring() const override { return keyring_.get(); }
   const std::string& endpoint() const override;
-  Result<int64_t> act(AdminRequest request, const std::string& who) override;
+  Status act(AdminRequest request, const std::string& who) override;
 
  private:
   template <class T>
@@ -29,7 +29,7 @@ class LoopPage final : public PageSource {
   ServiceLoop& loop_;
   const std::shared_ptr<Keyring> keyring_;
   // The loop's thread's own.
-  std::map<uint64_t, std::shared_ptr<Awaited<int64_t>>> acts_;
+  std::map<uint64_t, std::shared_ptr<Awaited<Status>>> acts_;
   uint64_t last_act_ = 0;
   AdminHandler admin_;
 };

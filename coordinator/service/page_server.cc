@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <chrono>
+#include <future>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/page/blocks.h"
@@ -92,7 +93,7 @@ std::string state_of(const page::Snapshot& now) {
   const Stats& s = now.status.stats;
   std::string state = fmt::format("{} {} {} {} {} {} {} {} {}", s.hits, s.joined, s.misses,
                                   s.flights_open, s.candidates_measured, s.candidates_queued,
-                                  now.totals.programs, now.acts.size(), now.misses.size());
+                                  now.totals.programs, now.acts, now.misses.size());
   for (const WorkerStats& worker : s.workers)
     state += fmt::format(" {}{}", worker.leases, worker.state.empty() ? 's' : worker.state[0]);
   return state;
@@ -256,7 +257,9 @@ Result<Document> PageServer::document(const std::string& path, const page::Snaps
   if (path == "/tuning") return page::tuning(now, query);
   if (path == "/workers") return page::workers(now, query);
   if (path == "/misses") return page::misses(now, query);
-  if (path == "/audit") return page::audit(now, query);
+  if (path == "/audit") {
+    return page::audit(now, latest_acts(), query);
+  }
   if (path == "/cache") {
     TRY(const ProgramList listed, source_.store().list_programs(page::program_query(query)));
     return page::cache(now, listed, query);
@@ -273,6 +276,14 @@ Result<Document> PageServer::document(const std::string& path, const page::Snaps
     return page::kernel(now, facts, query);
   }
   return fail(Code::kNotFound, "this page has no such view");
+}
+
+Result<std::vector<AdminAct>> PageServer::latest_acts() {
+  constexpr int64_t kMost = 1'000;
+  std::promise<Result<std::vector<AdminAct>>> read;
+  source_.store().list_acts(INT64_MAX, kMost,
+                            [&read](auto acts) { read.set_value(std::move(acts)); });
+  return read.get_future().get();
 }
 
 page::ProgramFacts PageServer::program_facts(const Digest& key, const page::Snapshot& now) {
@@ -324,9 +335,9 @@ HttpAnswer PageServer::act(const HttpRequest& request, const page::Viewer& viewe
     return guarded(plain_answer(403, "this did not come from the page as it is now; open it anew"));
   auto asked = act_of(form);
   if (!asked) return guarded(plain_answer(400, asked.error().message));
-  const auto number = source_.act(*std::move(asked), viewer.user.name);
+  const Status done = source_.act(*std::move(asked), viewer.user.name);
   latest_ = nullptr;  // shows what came of it
-  if (!number) return guarded(plain_answer(503, number.error().message));
+  if (!done) return guarded(plain_answer(503, done.error().message));
   return see_other(own_path(form.get("back")));
 }
 

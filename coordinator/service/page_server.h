@@ -42,6 +42,7 @@ class PageServer {
   HttpAnswer view(const HttpRequest& request, const page::Viewer& viewer, page::Query query);
   Result<page::Document> document(const std::string& path, const page::Snapshot& now,
                                   const page::Query& query);
+  Result<std::vector<AdminAct>> latest_acts();
   page::ProgramFacts program_facts(const Digest& key, const page::Snapshot& now);
   std::map<Digest, page::WorkloadFacts> workloads_of(const Program& program);
   HttpAnswer act(const HttpRequest& request, const page::Viewer& viewer);

@@ -21,8 +21,8 @@ class PageSource {
   virtual Store& store() = 0;
   virtual const Keyring* keyring() const = 0;  // null: no keys are taken
   virtual const std::string& endpoint() const = 0;
-  // Carries out what an operator asked for, and waits for it. The number of its AdminAct.
-  virtual Result<int64_t> act(AdminRequest request, const std::string& who) = 0;
+  // Carries out what an operator asked for, and waits for it; its AdminAct says what came of it.
+  virtual Status act(AdminRequest request, const std::string& who) = 0;
 };
 
 }  // namespace kiln

@@ -1,5 +1,7 @@
 #include "coordinator/service/service_loop.h"
 
+#include <fmt/format.h>
+
 #include "cache/kernel_cache.h"
 #include "coordinator/service/loop_turn.h"
 
@@ -10,6 +12,7 @@ constexpr int64_t kTickMs = 100;
 constexpr int64_t kWorkerProbeMs = 1'000;   // how soon a vanished worker is noticed
 constexpr int64_t kClientProbeMs = 15'000;  // quiet for so long: is it still there?
 constexpr size_t kProbesATurn = 256;
+constexpr int64_t kTakeBackAgainMs = 10'000;  // where the store was away
 
 using Clock = std::chrono::steady_clock;
 
@@ -46,7 +49,8 @@ ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
       signer(std::move(signing_key)),
       storage(*store, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
               template_stamp(options.core.templates), options.core, *this, vouching()),
-      admin(*store, storage, core, *this, acts,
+      trail(*store, *this, listener->endpoint()),
+      admin(*store, storage, core, *this, trail,
             [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }),
       artifacts(
           *artifact_store, *this,
@@ -74,7 +78,11 @@ Vouching ServiceLoop::vouching() const {
 // ---- The loop ----
 
 void ServiceLoop::run() {
-  if (listener->takes_keys()) take_back_revoked();
+  if (listener->takes_keys()) {
+    keys_noted = keys_let_in();
+    take_back_revoked();
+  }
+  note_term();
   if (options.status != nullptr) options.status->set_phase(ServiceStatus::Phase::kServing);
   while (!stopping) take_turn(*this);
 }
@@ -119,6 +127,7 @@ void ServiceLoop::tick() {
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
   storage.tick();
+  trail.tick();
   refresh_keys();
   for (const LogLine& line : refusals.take_lines(now)) log(line);
   publish_status();
@@ -138,6 +147,10 @@ void ServiceLoop::probe(const PeerId& peer) {
 }
 
 void ServiceLoop::refresh_keys() {
+  if (revoked_again_ms > 0 && now_ms() >= revoked_again_ms) {
+    revoked_again_ms = 0;
+    take_back_revoked();
+  }
   const auto changed = listener->refresh_keys();
   if (!changed) {
     log(LogLine("keys", LogLine::Level::kWarning)
@@ -145,11 +158,50 @@ void ServiceLoop::refresh_keys() {
             .add("why", changed.error().message));
   } else if (*changed) {
     log(LogLine("keys").add("state", "read"));
+    note_keys();
     take_back_revoked();
   }
 }
 
-// Reports of the key's sessions until they were ended are taken back too.
+// With their roles: "ann (submit)". As before where the list cannot be read.
+std::set<std::string> ServiceLoop::keys_let_in() const {
+  const auto keys = read_authorized_keys(keys_folder());
+  if (!keys) return keys_noted;
+  std::set<std::string> names;
+  for (const AuthorizedKey& key : *keys)
+    names.insert(fmt::format("{} ({})", key.name, to_string(key.grant)));
+  return names;
+}
+
+// Who changed the list of keys is whoever may write its folder.
+void ServiceLoop::note_keys() {
+  std::set<std::string> now = keys_let_in();
+  std::string request;
+  const auto add = [&request](const char* what, const std::set<std::string>& in,
+                              const std::set<std::string>& not_in) {
+    for (const std::string& name : in)
+      if (!not_in.contains(name))
+        request += fmt::format("{}{} {}", request.empty() ? "" : ", ", what, name);
+  };
+  add("let in", now, keys_noted);
+  add("end", keys_noted, now);
+  keys_noted = std::move(now);
+  if (request.empty()) return;
+  AdminAct act = trail.begin("", "keys: " + request);
+  act.done = true;
+  trail.note(std::move(act));
+}
+
+void ServiceLoop::note_term() {
+  if (options.store.empty()) return;
+  AdminAct act = trail.begin("", "lead");
+  act.done = true;
+  act.outcome = fmt::format("{{\"epoch\":{}}}", options.core.first_lease >> 32);
+  trail.note(std::move(act));
+}
+
+// Reports of the key's sessions until they were ended are taken back too. Each coordinator that begins
+// to lead does it again, since the last one may have died before it had.
 void ServiceLoop::take_back_revoked() {
   constexpr int64_t kSessionsEndMs = 10'000;
   const auto revoked = read_revoked_keys(keys_folder());
@@ -163,9 +215,14 @@ void ServiceLoop::take_back_revoked() {
     what.owner = key.name;
     what.until_ms = key.at_ms + kSessionsEndMs;
     artifacts.take_back(key.name, what.until_ms);
-    storage.take_back(std::move(what), [this, name = key.name](const Result<TakenBack>& taken) {
+    const AdminAct act =
+        trail.begin("", "take back what the revoked key " + key.name + " reported");
+    storage.take_back(std::move(what), [this, key, act](const Result<TakenBack>& taken) {
+      // Each start finds the keys of before again, mostly with nothing left.
+      if (taken && (!taken->kernels.empty() || taken->records > 0))
+        trail.note(came_to(act, *taken));
       LogLine line("keys", taken ? LogLine::Level::kInfo : LogLine::Level::kWarning);
-      line.add("state", taken ? "taken_back" : "not_taken_back").add("key", name);
+      line.add("state", taken ? "taken_back" : "not_taken_back").add("key", key.name);
       if (taken)
         line.add("programs", taken->programs.size())
             .add("kernels", taken->kernels.size())
@@ -173,6 +230,9 @@ void ServiceLoop::take_back_revoked() {
       else
         line.add("why", taken.error().message);
       log(line);
+      if (taken) return;
+      keys_taken_back.erase({key.name, key.at_ms});
+      revoked_again_ms = now_ms() + kTakeBackAgainMs;
     });
   }
 }
@@ -316,13 +376,19 @@ void ServiceLoop::on(const Distrust& action) {
           .add("why", action.why));
   TakeBack what;
   what.worker = action.worker;
-  storage.take_back(std::move(what), [this, name = action.worker](const Result<TakenBack>& taken) {
+  AdminAct act = trail.begin(
+      "", fmt::format("take back what worker {} reported: {}", action.worker, action.why));
+  const auto took = [this, name = action.worker, act](const Result<TakenBack>& taken) mutable {
     log(LogLine("worker", LogLine::Level::kWarning)
             .add("name", name)
             .add("state", taken ? "taken_back" : "not_taken_back")
             .add("programs", taken ? static_cast<int64_t>(taken->programs.size()) : 0)
             .add("records", taken ? taken->records : 0));
-  });
+    if (taken) return trail.was_noted(came_to(act, *taken));
+    act.outcome = taken.error().message;
+    trail.note(act);
+  };
+  storage.take_back(std::move(what), took, act);
 }
 
 void ServiceLoop::on(const LogDisputed& action) const {

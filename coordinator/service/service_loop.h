@@ -26,11 +26,11 @@
 #include "coordinator/service/service.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/spare_memory.h"
-#include "coordinator/status/act_log.h"
 #include "coordinator/status/history.h"
 #include "coordinator/status/refusals.h"
 #include "coordinator/status/task_log.h"
 #include "coordinator/status/worker_log.h"
+#include "coordinator/storage/audit_trail.h"
 #include "coordinator/storage/blob_sender.h"
 #include "coordinator/storage/known_requests.h"
 #include "coordinator/storage/manifest_table.h"
@@ -60,6 +60,9 @@ struct ServiceLoop final : EventLoop {
   void refresh_keys();
   // Takes back what revoked keys reported (`kiln keys revoke`), each once.
   void take_back_revoked();
+  std::set<std::string> keys_let_in() const;
+  void note_keys();
+  void note_term();
   Vouching vouching() const;
   Path keys_folder() const {
     return options.keys.empty() ? options.data_dir / "keys" : options.keys;
@@ -145,7 +148,6 @@ struct ServiceLoop final : EventLoop {
   TaskLog tasks;
   WorkerLog workers;
   History history;
-  ActLog acts;
   Refusals refusals;
   int64_t next_tick_ms = 0, next_probe_ms = 0;
   struct Planning {
@@ -158,8 +160,10 @@ struct ServiceLoop final : EventLoop {
   std::string asking;  // the user of the request that is being stepped
   int64_t malformed_logged = 0;
   std::set<std::pair<std::string, int64_t>> keys_taken_back;  // name, when it was revoked
-  int64_t hits = 0;                                           // answered without the core
-  int64_t overloads = 0;                                      // refused without the core
+  int64_t revoked_again_ms = 0;  // when what a revoked key reported is taken back again; 0: it is
+  std::set<std::string> keys_noted;  // who may come in, as noted last
+  int64_t hits = 0;                  // answered without the core
+  int64_t overloads = 0;             // refused without the core
   LoopTimes times;
   SpareMemory spare;
   std::chrono::steady_clock::time_point message_start;  // of the one being handled
@@ -174,6 +178,7 @@ struct ServiceLoop final : EventLoop {
   Signer signer;
   BlobSender blobs{*store, blob_memory, *this, options.blob_links};
   StorageExecutor storage;
+  AuditTrail trail;
   AdminHandler admin;
   ArtifactHandler artifacts;
   LoopPage page;

@@ -58,9 +58,9 @@ class StorageExecutor {
   // long that takes.
   void planned(PlanFinished& plan);
   // Takes results back (cache/taking_back.h): from the core, the store, and memory. `done` runs on
-  // the loop's thread.
+  // the loop's thread. The act is noted with it.
   using TookBack = std::function<void(const Result<TakenBack>&)>;
-  void take_back(TakeBack what, TookBack done);
+  void take_back(TakeBack what, TookBack done, const Store::Noted& act = {});
   // A binary that clients ask for next, and the disk does not have: held in memory for a while.
   void share(ShareBinary binary);
   // Revokes the programs that were made with this kernel so far, and forgets those of them that are
@@ -98,8 +98,9 @@ class StorageExecutor {
   PendingTaskStore::Done counting_failures();
   void write_uses();
   void count_stale();
-  void begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done);
-  void remove(const TakeBack& what, TookBack done);
+  void begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done,
+                         const Store::Noted& act);
+  void remove(const TakeBack& what, TookBack done, const Store::Noted& act = {});
   void drop_from_memory(const TakenBack& taken);
   bool is_sound(const Program& program) const;
 

@@ -19,17 +19,17 @@ void StorageExecutor::planned(PlanFinished& plan) {
   needed_.planned(loop_.now_ms(), plan);
 }
 
-void StorageExecutor::take_back(TakeBack what, TookBack done) {
-  store_.would_take_back(what, [this, what, done](const Result<TakenBack>& found) {
-    loop_.post([this, what, done, found] {
+void StorageExecutor::take_back(TakeBack what, TookBack done, const Store::Noted& act) {
+  store_.would_take_back(what, [this, what, done, act](const Result<TakenBack>& found) {
+    loop_.post([this, what, done, act, found] {
       if (!found) return done(fail(found.error()));
-      begin_taking_back(what, *found, done);
+      begin_taking_back(what, *found, done, act);
     });
   });
 }
 
-void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& found,
-                                        TookBack done) {
+void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& found, TookBack done,
+                                        const Store::Noted& act) {
   TakingBackBegan began;
   began.programs.insert(found.programs.begin(), found.programs.end());
   began.programs.insert(what.programs.begin(), what.programs.end());
@@ -38,15 +38,16 @@ void StorageExecutor::begin_taking_back(const TakeBack& what, const TakenBack& f
   if (!what.owner.empty()) began.owners.insert(what.owner);
   began.everything = what.means_reports() && what.worker.empty() && what.owner.empty();
   loop_.step(std::move(began));
-  remove(what, [this, done = std::move(done)](const Result<TakenBack>& taken) {
+  const auto ended = [this, done = std::move(done)](const Result<TakenBack>& taken) {
     loop_.step(TakingBackEnded{});
     done(taken);
-  });
+  };
+  remove(what, ended, act);
 }
 
 // Removes what is meant, and publishes the list that revokes it.
-void StorageExecutor::remove(const TakeBack& what, TookBack done) {
-  store_.take_back(what, ++serial_, [this, done = std::move(done)](const Result<TakenBack>& taken) {
+void StorageExecutor::remove(const TakeBack& what, TookBack done, const Store::Noted& act) {
+  const auto took = [this, done = std::move(done)](const Result<TakenBack>& taken) {
     // Read here, on the writer's thread: the loop would wait for the store.
     const auto revoked = taken ? store_.revocations() : fail(taken.error());
     loop_.post([this, done, taken, revoked] {
@@ -58,7 +59,8 @@ void StorageExecutor::remove(const TakeBack& what, TookBack done) {
                       .add("reason", revoked.error().message));
       done(taken);
     });
-  });
+  };
+  store_.take_back(what, ++serial_, took, act);
 }
 
 // Programs that are stored with the kernel are of older templates: its winner is not decided.

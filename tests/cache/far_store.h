@@ -79,14 +79,25 @@ class FarStore final : public Store {
     near_.put_shape_generic_key(workload, std::move(key), std::move(done));
   }
   void forget(const Digest& key, Done done) override { near_.forget(key, std::move(done)); }
-  void take_back(TakeBack what, int64_t through, TookBack done) override {
-    near_.take_back(std::move(what), through, std::move(done));
+  void take_back(TakeBack what, int64_t through, TookBack done, const Noted& act) override {
+    near_.take_back(std::move(what), through, std::move(done), act);
   }
   void would_take_back(TakeBack what, TookBack done) override {
     near_.would_take_back(std::move(what), std::move(done));
   }
-  void pin(const Digest& key, Done done) override { near_.pin(key, std::move(done)); }
-  void unpin(const Digest& key, Done done) override { near_.unpin(key, std::move(done)); }
+  void pin(const Digest& key, Done done, const Noted& act) override {
+    near_.pin(key, std::move(done), act);
+  }
+  void unpin(const Digest& key, Done done, const Noted& act) override {
+    near_.unpin(key, std::move(done), act);
+  }
+  void note(AdminAct act, Done done) override {
+    if (is_away) return done(fail(Code::kUnavailable, "the store is away"));
+    near_.note(std::move(act), std::move(done));
+  }
+  void list_acts(int64_t before, int64_t limit, Then<std::vector<AdminAct>> then) override {
+    near_.list_acts(before, limit, std::move(then));
+  }
   void collect(int64_t max_bytes, std::function<void(Collected, Status)> done) override {
     near_.collect(max_bytes, std::move(done));
   }

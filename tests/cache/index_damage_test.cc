@@ -122,11 +122,11 @@ TEST_F(IndexDamageTest, ASetAsideThatWasKilledIsFinishedByTheNextStart) {
 }
 
 TEST_F(IndexDamageTest, ANewerVersionIsRefusedAndLeftAlone) {
-  edit("PRAGMA user_version = 9");
+  edit("PRAGMA user_version = 10");
   const auto cache = KernelCache::open(dir_.path());
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().code, Code::kUnsupported);
-  edit("PRAGMA user_version = 8");
+  edit("PRAGMA user_version = 9");
   EXPECT_TRUE(KernelCache::open(dir_.path()).value()->program(key("program", 1)));
 }
 

@@ -152,6 +152,24 @@ TEST_F(MigrationTest, AProgramOfBeforeAudiencesIsEverybodys) {
   EXPECT_TRUE(cache->program_and_audience(key("program", 1)).value().audience.is_all());
 }
 
+// A version 8 is one of today without the table of acts.
+TEST_F(MigrationTest, Version8KeepsEverythingAndTakesActs) {
+  (void)open();
+  {
+    auto db = Database::open(dir_.path() / "index.sqlite", Database::Access::kReadWrite).value();
+    ASSERT_TRUE(db.run("DROP TABLE acts; PRAGMA user_version = 8"));
+  }
+  const auto cache = open();
+  for (int n : {1, 2, 3}) EXPECT_TRUE(cache->program(key("program", n))) << n;
+  EXPECT_EQ(cache->totals().records, 3);
+  const AdminAct drain{0, 5, "tcp://a:7557", "ops", "drain gpu7", true, "{}"};
+  ASSERT_TRUE(wait([&](auto done) { cache->note(drain, done); }));
+  const auto acts =
+      answer_of<std::vector<AdminAct>>([&](auto then) { cache->list_acts(INT64_MAX, 10, then); });
+  ASSERT_EQ(acts.value().size(), 1U);
+  EXPECT_EQ(acts->at(0).request, "drain gpu7");
+}
+
 TEST_F(MigrationTest, AReaderOfAnOldFileSaysWhatToDo) {
   const auto index = CacheIndex::open_for_reading(dir_.path() / "index.sqlite");
   ASSERT_FALSE(index);

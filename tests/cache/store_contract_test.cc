@@ -172,6 +172,50 @@ TEST_P(StoreContract, ABlobWithOneFlippedBitIsCorruptOnceThenAbsentThenStoredAga
   expect_all(1);
 }
 
+AdminAct an_act(const std::string& request) {
+  return {0, 1'000, "tcp://a:7557", "ops", request, true, "{}"};
+}
+std::vector<AdminAct> acts_of(Store& store, int64_t before, int64_t limit) {
+  return answer_of<std::vector<AdminAct>>([&](auto then) { store.list_acts(before, limit, then); })
+      .value();
+}
+
+TEST_P(StoreContract, ActsAreListedTheLatestFirstAndSurvive) {
+  for (const char* request : {"drain gpu7", "cancel 12", "drain \xff"})
+    ASSERT_TRUE(wait([&](auto done) { store_->note(an_act(request), done); }));
+  open();
+  const auto acts = acts_of(*store_, INT64_MAX, 2);
+  ASSERT_EQ(acts.size(), 2u);
+  EXPECT_EQ(acts[0].request, "drain \xef\xbf\xbd") << "what is no text is mended";
+  EXPECT_GT(acts[0].number, acts[1].number);
+  const auto earlier = acts_of(*store_, acts[1].number, 10);
+  ASSERT_EQ(earlier.size(), 1u);
+  AdminAct first = an_act("drain gpu7");
+  first.number = earlier[0].number;
+  EXPECT_EQ(earlier[0], first);
+}
+
+TEST_P(StoreContract, AnActIsNotedWithItsWriteOrNotAtAll) {
+  ASSERT_TRUE(put_all(*store_, 1));
+  const auto pin = [&](int n) {
+    return wait([&](auto done) { store_->pin(key("program", n), done, an_act("pin")); });
+  };
+  ASSERT_TRUE(pin(1));
+  EXPECT_EQ(pin(9).error().code, Code::kNotFound);
+  ASSERT_TRUE(wait([&](auto done) { store_->unpin(key("program", 1), done, an_act("unpin")); }));
+  TakeBack what;
+  what.programs = {key("program", 1)};
+  const auto taken = answer_of<TakenBack>(
+      [&](auto done) { store_->take_back(what, 100, done, an_act("forget")); });
+  ASSERT_TRUE(taken);
+  const auto acts = acts_of(*store_, INT64_MAX, 10);
+  ASSERT_EQ(acts.size(), 3u);
+  EXPECT_EQ(acts[0].request, "forget");
+  EXPECT_NE(acts[0].outcome.find("\"programs\":1"), std::string::npos) << acts[0].outcome;
+  EXPECT_EQ(acts[1].request, "unpin");
+  EXPECT_EQ(acts[2].request, "pin");
+}
+
 TEST_P(StoreContract, ABlobThatSeveralNeedStaysUntilTheLastOfThemGoes) {
   ASSERT_TRUE(put_all(*store_, 1));
   StoredKernel twin = kernel(1);

@@ -61,7 +61,11 @@ TEST_F(PostgresTransferTest, WhatSeveralMachinesStoredComesBackToOneDiskBesideTh
   }));
   TakeBack what;
   what.kernels = {samples::key("kernel", 5)};
-  ASSERT_TRUE(samples::answer_of<TakenBack>([&](auto then) { store->take_back(what, 9, then); }));
+  const AdminAct forget{0, 7, "tcp://a:7557", "ops", "forget kernel", false, ""};
+  ASSERT_TRUE(
+      samples::answer_of<TakenBack>([&](auto then) { store->take_back(what, 9, then, forget); }));
+  AdminAct drain{0, 8, "tcp://a:7557", "ops", "drain gpu7", true, "{}"};
+  ASSERT_TRUE(samples::wait([&](auto done) { store->note(drain, done); }));
 
   const auto to = open_objects((dir.path() / "export").string(), {}).value();
   const auto exported = export_from(place_->url(), folder_, *to);
@@ -89,6 +93,12 @@ TEST_F(PostgresTransferTest, WhatSeveralMachinesStoredComesBackToOneDiskBesideTh
   EXPECT_TRUE(back->listed_program(samples::key("program", 3)).value().pinned);
   EXPECT_EQ(samples::look_up_program(*back, 5).error().code, Code::kNotFound);
   EXPECT_EQ(back->revocations().value(), store->revocations().value());
+  const auto acts = samples::answer_of<std::vector<AdminAct>>(
+      [&](auto then) { back->list_acts(INT64_MAX, 10, then); });
+  ASSERT_EQ(acts.value().size(), 2u);
+  drain.number = 2;
+  EXPECT_EQ(acts->at(0), drain);
+  EXPECT_EQ(acts->at(1).request, "forget kernel");
   EXPECT_EQ(back->records(samples::key("kernel", 0)).value().size(), 3u);
   EXPECT_EQ(back->earlier_winners(samples::key("workload", 1)).value().size(), 1u);
   EXPECT_EQ(back->nearest_winners({Digest::of("kin"), {64, 8}}).value().size(), 1u);
@@ -96,6 +106,22 @@ TEST_F(PostgresTransferTest, WhatSeveralMachinesStoredComesBackToOneDiskBesideTh
   const auto again = export_from(place_->url(), folder_, *to);
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->written_blobs, 1) << "what came since";
+}
+
+// Of a database that no coordinator of this release has written yet.
+TEST_F(PostgresTransferTest, ADatabaseOfBeforeTheAuditTrailIsExportedToo) {
+  const TempDir dir = TempDir::create("kiln-transfer-test").value();
+  {
+    const auto store = open();
+    ASSERT_TRUE(samples::put_all(*store, 1));
+  }
+  (void)place_->ask("DROP TABLE kiln.acts; UPDATE kiln.meta SET schema = 1");
+  const auto to = open_objects((dir.path() / "export").string(), {}).value();
+  const auto exported = export_from(place_->url(), folder_, *to);
+  ASSERT_TRUE(exported) << exported.error().message;
+  EXPECT_EQ(exported->facts.programs, 1);
+  EXPECT_TRUE(samples::look_up_program(*open(), 1)) << "and a coordinator brings it up to date";
+  EXPECT_EQ(place_->ask("SELECT schema FROM kiln.meta"), "2");
 }
 
 TEST_F(PostgresTransferTest, AnExportLeavesOutDamagedRowsAndSaysWhenRowsAreMissing) {

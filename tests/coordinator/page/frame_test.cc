@@ -39,7 +39,6 @@ Snapshot hostile_snapshot(const std::string& name) {
   miss.outcome = miss.reason = name;
   miss.users = {name};
   now.misses = {miss};
-  now.acts = {{1, 999'000, name, name, name, false}};
   return now;
 }
 
@@ -69,7 +68,8 @@ TEST(HostileNames, ShowAsTextInEveryView) {
     Query query;
     for (const Document& view :
          {overview(now), tuning(now, query), workers(now, query), misses(now, query),
-          audit(now, query), kernel(now, kernel_facts, query), cache(now, list, query),
+          audit(now, std::vector<AdminAct>{{1, 999'000, name, name, name, false, name}}, query),
+          kernel(now, kernel_facts, query), cache(now, list, query),
           program(now, {Digest::of(name)}, query), not_here(name, name)}) {
       Frame frame;
       frame.path = "/x?" + name;

@@ -434,12 +434,22 @@ TEST(CacheView, ListsProgramsAndAsksTheStoreForAPart) {
 TEST(Audit, SaysWhoAskedForWhat) {
   Snapshot now;
   now.now_ms = 100'000;
-  now.acts = {{2, 90'000, "ops", "drain gpu7", "draining", true},
-              {1, 10'000, "", "pin 0123", "no such program", false}};
-  const Json json = json_of(audit(now, {}))["acts"];
-  EXPECT_EQ(json[0]["who"], "ops");
-  EXPECT_EQ(json[1]["done"], false);
-  EXPECT_TRUE(says(audit(now, {}), "this machine"));
+  const std::vector<AdminAct> acts = {
+      {2, 90'000, "tcp://a:7557", "ops", "drain gpu7", true, "draining"},
+      {1, 10'000, "tcp://b:7557", "", "pin 0123", false, "no such program"}};
+  now.acts_waiting = {{0, 95'000, "tcp://a:7557", "ops", "cancel 45", true, "{}"}};
+  const Document view = audit(now, acts, {});
+  const Json json = json_of(view)["acts"];
+  EXPECT_EQ(json[0]["request"], "cancel 45") << "the store does not have it yet";
+  EXPECT_EQ(json[1]["who"], "ops");
+  EXPECT_EQ(json[1]["number"], 2);
+  EXPECT_EQ(json[2]["done"], false);
+  EXPECT_EQ(json[2]["coordinator"], "tcp://b:7557");
+  EXPECT_TRUE(says(view, "this machine"));
+
+  const Document away = audit(now, fail(kiln::Code::kUnavailable, "no route"), {});
+  EXPECT_TRUE(says(away, "no route"));
+  EXPECT_EQ(json_of(away)["acts"].size(), 1U) << "those that wait";
 }
 
 }  // namespace

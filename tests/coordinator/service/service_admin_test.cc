@@ -1,4 +1,5 @@
 // What operators ask of a service while it serves.
+#include "cache/index.h"
 #include "cache/pending_task_store.h"
 #include "tests/coordinator/service/service_fixture.h"
 
@@ -39,6 +40,28 @@ TEST_F(ServiceAdmin, WhatFailedIsForgottenForGood) {
   service_.reset();
   start();
   EXPECT_EQ(TestClient(endpoint()).stats().detached_failed, 0);
+}
+
+TEST_F(ServiceAdmin, ActsAreInTheStoreWithWhatCameOfThemAndOutliveTheService) {
+  AdminRequest pin;
+  pin.kind = AdminRequest::Kind::kPin;
+  pin.key = Digest::of("nothing");
+  AdminRequest forget;
+  forget.kind = AdminRequest::Kind::kForgetFailed;
+  {
+    TestClient client(endpoint());
+    EXPECT_FALSE(ask(client, pin));
+    EXPECT_TRUE(ask(client, forget));
+  }
+  service_.reset();
+  auto index = CacheIndex::open_for_reading(dir_.path() / "data" / "index.sqlite").value();
+  const auto acts = index.acts(INT64_MAX, 10).value();
+  ASSERT_EQ(acts.size(), 2U);
+  EXPECT_EQ(acts[0].request, "forget failed");
+  EXPECT_TRUE(acts[0].done);
+  EXPECT_EQ(acts[1].request, "pin " + pin.key->short_hex());
+  EXPECT_FALSE(acts[1].done);
+  EXPECT_NE(acts[1].outcome.find("no program"), std::string::npos) << acts[1].outcome;
 }
 
 }  // namespace
