@@ -134,6 +134,7 @@ void declare_commands(CLI::App& app, Options& options) {
   declare_service_commands(app, options);
   declare_cache_commands(app, options);
   declare_tune_log_command(app, options);
+  declare_audit_command(app, options);
   declare_keys_commands(app, options);
 }
 

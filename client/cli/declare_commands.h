@@ -15,6 +15,8 @@ void declare_program_commands(CLI::App& app, Options& options);
 void declare_bundle_commands(CLI::App& app, Options& options);  // and of lock files
 void declare_cache_commands(CLI::App& app, Options& options);
 void declare_tune_log_command(CLI::App& app, Options& options);
+void declare_audit_command(CLI::App& app, Options& options);
+int audit_command(const Options& options);
 void declare_keys_commands(CLI::App& app, Options& options);
 
 // Options that several commands have.

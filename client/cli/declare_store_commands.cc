@@ -178,6 +178,28 @@ void declare_tune_log_command(CLI::App& app, Options& options) {
   });
 }
 
+void declare_audit_command(CLI::App& app, Options& options) {
+  auto* acts = app.add_subcommand(
+      "audit",
+      "What operators asked of the coordinators of a store, and what came of it, the latest "
+      "first:\n"
+      "pins, drains, cancels, what was forgotten, keys that came and went, who led, imports.\n"
+      "  kiln audit --data-dir /var/lib/kiln                             also while it is served\n"
+      "  kiln audit --store postgresql://HOST/kiln --since 7d --json     one JSON object a line\n"
+      "The web page's /audit shows the last thousand. Exit 0 also where there is nothing; 2: no "
+      "store;\n"
+      "3: the database is away.");
+  acts->add_option("--since", options.since,
+                   "Since then: 2026-11-23T06:00:00 (UTC), or 90m, 12h, 7d ago");
+  acts->add_option("--limit", options.limit, "How many to show; 0: all")->capture_default_str();
+  add_json(acts, options);
+  add_data_dir(acts, options);
+  acts->add_option("--store", options.store,
+                   "The database of several coordinators: postgresql://...")
+      ->excludes(acts->get_option("--data-dir"));
+  runs(acts, options, audit_command);
+}
+
 void declare_keys_commands(CLI::App& app, Options& options) {
   auto* keys = app.add_subcommand("keys", kKeys);
   keys->require_subcommand(1);

@@ -138,6 +138,46 @@ TEST_F(CacheCommand, BesideACoordinatorReadingIsFreeAndChangesGoThroughIt) {
   EXPECT_EQ(cache({"gc", "--max-size", "0"}).json()["programs"], 2) << "the pin outlived it";
 }
 
+// Whoever serves the store, and also where nobody does.
+TEST_F(CacheCommand, AuditSaysWhatWasAskedAndWhatCameOfIt) {
+  const auto audit = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {binary("kiln"), "audit", "--data-dir", data().string()});
+    return run(more);
+  };
+  const Finished none = audit({});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_EQ(none.out, "");
+  EXPECT_NE(none.err.find("nobody asked for anything"), std::string::npos) << none.err;
+  ASSERT_EQ(cache({"pin", program(2)}).exit_code, 0);
+  ASSERT_EQ(cache({"gc", "--max-size", "1KiB"}).exit_code, 1);
+  const std::string endpoint = serve();
+  ASSERT_EQ(through(endpoint, {"unpin", program(2)}).exit_code, 0);
+  ASSERT_EQ(through(endpoint, {"pin", program(9)}).exit_code, 2);
+
+  std::istringstream lines(audit({"--json"}).out);
+  std::vector<json> acts;
+  for (std::string line; std::getline(lines, line);) acts.push_back(json::parse(line));
+  ASSERT_EQ(acts.size(), 4u);
+  EXPECT_EQ(acts[0]["request"], "pin " + program(9).substr(0, 12));
+  EXPECT_EQ(acts[0]["done"], false);
+  EXPECT_EQ(acts[0]["coordinator"], endpoint);
+  EXPECT_EQ(acts[1]["request"], "unpin " + program(2).substr(0, 12));
+  EXPECT_EQ(acts[1]["done"], true);
+  EXPECT_EQ(acts[2]["request"], "collect down to 1024 bytes");
+  EXPECT_EQ(json::parse(acts[2]["outcome"].get<std::string>())["programs"], 2);
+  EXPECT_EQ(acts[3]["request"], "pin " + program(2).substr(0, 12));
+  EXPECT_EQ(acts[3]["coordinator"], "kiln cache");
+  EXPECT_GT(acts[2]["number"], acts[3]["number"]);
+
+  const std::string latest = audit({"--limit", "1"}).out;
+  EXPECT_EQ(std::ranges::count(latest, '\n'), 1) << latest;
+  EXPECT_NE(latest.find("  -             pin "), std::string::npos) << latest;
+  EXPECT_NE(latest.find("not done: "), std::string::npos) << latest;
+  EXPECT_EQ(audit({"--since", "2099-01-01T00:00:00"}).out, "");
+  EXPECT_EQ(run({binary("kiln"), "audit", "--data-dir", dir_.path() / "none"}).exit_code, 2);
+  EXPECT_EQ(run({binary("kiln"), "audit", "--store", "postgresql://127.0.0.1:1/x"}).exit_code, 3);
+}
+
 // On a shell that is set up as the README says.
 TEST_F(CacheCommand, ADirectoryThatIsNamedIsMeantWhateverTheEnvironmentSays) {
   const std::string endpoint = serve();

@@ -44,6 +44,10 @@ Status wait_for(Put put) {
   return answer->get_future().get();
 }
 
+AdminAct act_here(std::string request) {
+  return act_of_now("kiln cache", "", std::move(request));
+}
+
 Result<nlohmann::ordered_json> collect_here(const Options& options) {
   TRY(const auto cache, open_here(options, true));
   cache->wait_for_first_round();  // orphans and leftovers
@@ -58,14 +62,20 @@ Result<nlohmann::ordered_json> collect_here(const Options& options) {
     });
   });
   cache->flush();
-  return nlohmann::ordered_json{{"freed_bytes", collected.bytes},
-                                {"programs", collected.programs},
-                                {"entries", collected.entries},
-                                {"stored_bytes", cache->totals().stored_bytes},
-                                {"reached", reached.has_value()},
-                                {"reason", reached ? "" : reached.error().message},
-                                {"damaged_files", collected.damaged_files},
-                                {"damaged_bytes", collected.damaged_bytes}};
+  const nlohmann::ordered_json report = {{"freed_bytes", collected.bytes},
+                                         {"programs", collected.programs},
+                                         {"entries", collected.entries},
+                                         {"stored_bytes", cache->totals().stored_bytes},
+                                         {"reached", reached.has_value()},
+                                         {"reason", reached ? "" : reached.error().message},
+                                         {"damaged_files", collected.damaged_files},
+                                         {"damaged_bytes", collected.damaged_bytes}};
+  AdminAct act =
+      act_here(options.has_max_size ? fmt::format("collect down to {} bytes", max_bytes) : "sweep");
+  act.done = true;
+  act.outcome = report.dump();
+  TRY_STATUS(wait_for([&](auto done) { cache->note(act, done); }));
+  return report;
 }
 
 Result<nlohmann::ordered_json> collect(const Options& options) {
@@ -92,13 +102,17 @@ Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
     return ask_admin(options, std::move(request), kPatience);
   }
   TRY(const auto cache, open_here(options, false));
+  const nlohmann::ordered_json report = {{"program", key->hex()}, {"pinned", pinned}};
+  AdminAct act = act_here((pinned ? "pin " : "unpin ") + key->short_hex());
+  act.done = true;
+  act.outcome = report.dump();
   TRY_STATUS(wait_for([&](auto done) {
     if (pinned)
-      cache->pin(*key, done);
+      cache->pin(*key, done, act);
     else
-      cache->unpin(*key, done);
+      cache->unpin(*key, done, act);
   }));
-  return nlohmann::ordered_json{{"program", key->hex()}, {"pinned", pinned}};
+  return report;
 }
 
 double mib(const nlohmann::ordered_json& report, const char* bytes) {

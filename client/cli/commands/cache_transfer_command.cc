@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "cache/audit.h"
@@ -64,6 +65,17 @@ std::string place_of(const Options& options) {
   return options.store.empty() ? options.data_dir : options.blobs + " and its database";
 }
 
+Status note_import(Store& store, const std::string& place, const Imported& done) {
+  AdminAct act = act_of_now("kiln cache import", "", "import " + place);
+  act.done = true;
+  const nlohmann::ordered_json outcome = {
+      {"programs", done.programs}, {"kernels", done.kernels}, {"records", done.records}};
+  act.outcome = outcome.dump();
+  std::promise<Status> noted;
+  store.note(std::move(act), [&noted](Status status) { noted.set_value(std::move(status)); });
+  return noted.get_future().get();
+}
+
 // A directory that lacks a store becomes one; to a store is added, while nobody serves it.
 Result<ImportReport> import_from(const Options& options, const std::string& place) {
   const Path directory = options.data_dir;
@@ -75,6 +87,7 @@ Result<ImportReport> import_from(const Options& options, const std::string& plac
     store.address = "kiln cache import";
     TRY(const auto into, PostgresStore::open(options.store, std::move(blobs), std::move(store)));
     TRY(report.imported, merge_store(source, *into, progress_line()));
+    TRY_STATUS(note_import(*into, place, report.imported));
     return report;
   }
   std::error_code ignored;
@@ -91,6 +104,7 @@ Result<ImportReport> import_from(const Options& options, const std::string& plac
                   cache.error().message + ": stop it first; only where from is read beside one");
     if (!cache) return fail(std::move(cache).error());
     TRY(report.imported, merge_store(source, **cache, progress_line()));
+    TRY_STATUS(note_import(**cache, place, report.imported));
   }
   TRY(report.audit, audit(directory));
   return report;

@@ -1,0 +1,103 @@
+// `kiln audit`: what operators asked of the coordinators of a store (cache/admin_act.h), page by page
+// from its directory or its database, the latest first.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cache/index.h"
+#include "cache/postgres/reads.h"
+#include "cache/postgres/schema.h"
+#include "client/cli/declare_commands.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/options.h"
+#include "client/cli/report.h"
+#include "client/cli/service.h"
+#include "compiler_core/base/terminal_text.h"
+
+namespace kiln::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int64_t kPage = 200;
+
+// The acts before a number, the latest first.
+using ReadActs = std::function<Result<std::vector<Json>>(int64_t before)>;
+
+std::vector<Json> rows_of(const std::vector<AdminAct>& acts) {
+  std::vector<Json> rows;
+  for (const AdminAct& act : acts) rows.push_back(Json::parse(to_json(act)));
+  return rows;
+}
+
+Result<ReadActs> acts_of_directory(const Options& options) {
+  const Path file = Path(options.data_dir) / "index.sqlite";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
+    return fail(Code::kNotFound, options.data_dir +
+                                     " holds no store; name one with --data-dir, or a database "
+                                     "with --store");
+  TRY(CacheIndex opened, CacheIndex::open_for_reading(file));
+  const auto index = std::make_shared<CacheIndex>(std::move(opened));
+  return ReadActs([index](int64_t before) { return index->acts(before, kPage).map(rows_of); });
+}
+
+Result<ReadActs> acts_of_database(const Options& options) {
+  const auto connection = std::make_shared<PgConnection>(options.store, "kiln audit");
+  TRY_STATUS(check_postgres_schema(*connection, SchemaUse::kRead));
+  TRY(const bool there, reads::has_acts(*connection));
+  if (!there)
+    return fail(Code::kUnsupported,
+                "the database's tables are of before the audit trail: a coordinator of this "
+                "release brings them up to date when it starts");
+  return ReadActs([connection](int64_t before) {
+    return reads::acts(*connection, before, kPage).map(rows_of);
+  });
+}
+
+std::string line_of(const Json& act) {
+  const auto text = [&act](const char* name) {
+    return terminal_text(act.value(name, std::string()));
+  };
+  const std::string who = text("who");
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}  {:<12}  {}  {}: {}\n",
+                     fmt::gmtime(static_cast<std::time_t>(act.value("at_ms", int64_t{0}) / 1000)),
+                     who.empty() ? "-" : who, text("request"),
+                     act.value("done", false) ? "done" : "not done", text("outcome"));
+}
+
+Status print_acts(const Options& options) {
+  TRY(const int64_t since_ms, parse_since(options.since));
+  TRY(const ReadActs read,
+      options.store.empty() ? acts_of_directory(options) : acts_of_database(options));
+  int64_t printed = 0;
+  for (int64_t before = INT64_MAX;;) {
+    TRY(const std::vector<Json> page, read(before));
+    for (const Json& act : page) {
+      if (act.value("at_ms", int64_t{0}) < since_ms) continue;
+      if (options.limit > 0 && printed == options.limit) return {};
+      const std::string line = options.json ? act.dump() + "\n" : line_of(act);
+      if (std::fputs(line.c_str(), stdout) == EOF)
+        return fail(Code::kInvalidArgument, "stdout takes no more");
+      ++printed;
+    }
+    if (page.empty()) break;
+    before = page.back().value("number", int64_t{0});
+    if (before <= 1) break;
+  }
+  if (printed == 0 && !options.json) std::fputs("kiln: nobody asked for anything\n", stderr);
+  return {};
+}
+
+}  // namespace
+
+int audit_command(const Options& options) {
+  const Status done = print_acts(options);
+  if (done) return kDone;
+  print_error(options.store.empty() ? options.data_dir : "", done.error());
+  return exit_code_of_store(done.error());
+}
+
+}  // namespace kiln::cli
