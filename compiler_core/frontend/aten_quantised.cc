@@ -117,10 +117,19 @@ Values choose_qparams_per_token(Call& c) {
   return {scale.cast(DType::kF64).id, scale.like(0).cast(DType::kI64).id};
 }
 
+// In the dtypes of torch's own steps: a difference of integers of 8 bits wraps, halves are rounded.
+Expr group_to_reals(Expr x, Expr zeros, Expr scales) {
+  const auto rounded = [](Expr y, DType type) { return is_half(type) ? y.cast(type) : y; };
+  const DType type = promote_types(x.dtype(), zeros.dtype());
+  const DType compute = is_integer(type) && size_of(type) < 4 ? type : DType::kF32;
+  const Expr difference = rounded(x.cast(compute) - zeros.cast(compute), type);
+  return rounded(difference.cast(DType::kF32) * scales.cast(DType::kF32), scales.dtype());
+}
+
 // Groups of `group_size` elements of a matrix's rows; a row of scales for each row.
 Values per_group(Call& c, bool quantise) {
-  const Expr x = tensor(c, "input"), scales = tensor(c, "scales").cast(DType::kF32);
-  const Expr zeros = optional(c, "zero_points", scales);
+  const Expr x = tensor(c, "input"), scales = tensor(c, "scales");
+  const Expr zeros = c.has("zero_points") ? tensor(c, "zero_points") : scales.like(0);
   const DType type = quantise ? c.dtype("dtype", DType::kI8) : c.dtype("output_dtype", DType::kF32);
   int64_t size = c.integer("group_size", 128);
   if (!c.ok() || x.shape().size() != 2 || !x.shape()[1].is_constant())
@@ -130,9 +139,11 @@ Values per_group(Call& c, bool quantise) {
   if (size < 1 || shape[1].constant() % size != 0)
     return {c.invalid("rows are not divided by the size of groups")};
   const Dim groups = shape[0] * Dim(shape[1].constant() / size);
-  const Parameters p{scales.reshape({groups, 1}), zeros.reshape({groups, 1})};
+  const Expr scale = scales.reshape({groups, 1}), zero = zeros.reshape({groups, 1});
+  const Parameters p{scale.cast(DType::kF32), zero.cast(DType::kF32)};
   const Expr rows = x.reshape({groups, size});
-  const Expr result = quantise ? rounded_with_zero(c, rows, p, type) : to_reals(rows, p).cast(type);
+  const Expr result =
+      quantise ? rounded_with_zero(c, rows, p, type) : group_to_reals(rows, zero, scale).cast(type);
   return {result.reshape(shape).id};
 }
 Values quantize_per_group(Call& c) {

@@ -46,8 +46,8 @@ bool stores_large_shared_value(const Partition& parts) {
 }
 
 bool has_narrow_products(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(),
-                             [&](const Node& node) { return is_narrow_product(graph, node); });
+  return std::ranges::any_of(
+      graph.nodes(), [&](const Node& node) { return narrow_product(graph, node).has_value(); });
 }
 
 std::vector<Digest> digests(const Plan& plan) {

@@ -23,8 +23,8 @@ struct PlanAlternative {
 //    all that counts, and three kernels share them out over more blocks;
 //  - a cheap value that several kernels need: stored, or computed by each of them, where it is so
 //    large that it goes through memory;
-//  - operands of a product that are stored in 8 bits and widened, all their values kept: stored as
-//    they were widened, or read as they are, where there are kernels for that (kernels/wgmma).
+//  - operands of a product that are dequantised from 8 bits (plan/dequantised.h): stored as they are
+//    multiplied, or read as they are stored, where there are kernels for that.
 // `rules`: of the first, which the others share but for what they differ in. Errors as for plan().
 Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
                                                        const PartitionRules& rules = {});

@@ -8,6 +8,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
+#include "compiler_core/plan/dequantised.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/workload.h"
 
@@ -151,10 +152,14 @@ class Classifier {
     if (picked) inside.insert(picked->gather);
     for (size_t i = 0; i < 2; ++i) {
       NodeId at = picked && i == 1 ? picked->table : matmul.operands[i];
-      if (matmul.op == Op::kMatmul)
-        for (const NodeId stored = stored_operand(graph_, at); at != stored;
-             at = graph_.node(at).operands[0])
-          inside.insert(at);
+      std::optional<Dequantised> narrow;
+      if (matmul.op == Op::kMatmul && !picked) narrow = find_dequantised(graph_, matmul, i);
+      if (narrow) {
+        TRY_STATUS(factor_is_read(narrow->zero));
+        TRY_STATUS(factor_is_read(narrow->scale));
+        inside.insert(narrow->nodes.begin(), narrow->nodes.end());
+        at = narrow->stored;
+      }
       const Node& x = graph_.node(at);
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
       if (x.op != Op::kInput && !view) return refuse(matmul, "operands are views of inputs");
@@ -179,6 +184,18 @@ class Classifier {
         !reads_in_lines(graph_, picked.table, false))
       return refuse(matmul, "operands of a picked product do not lie in lines");
     return {};
+  }
+
+  // A zero or a scale: Casts of Views of a leaf.
+  Status factor_is_read(NodeId id) const {
+    if (id == kInvalidNode) return {};
+    NodeId at = id;
+    while (graph_.node(at).op == Op::kCast || graph_.node(at).op == Op::kView)
+      at = graph_.node(at).operands[0];
+    return is_leaf(graph_.node(at).op) ? Status{}
+                                       : Status(refuse(graph_.node(at),
+                                                       "is computed in a kernel "
+                                                       "that is to read it"));
   }
 
   static bool walks_known_sizes(const Node& x) {

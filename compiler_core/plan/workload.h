@@ -47,11 +47,11 @@
 //
 // kMatmul: exactly one Matmul, [b..., m, k] x [b..., k, n] -> T = [b..., m, n], no Reduce, Pad,
 //  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
-//  batch broadcast: any strides and offset inside the buffer), both of one dtype; or Casts that widen
-//  one of those whose elements have 8 bits, losing nothing (stored_operand). Exactly one
-//  output, of shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs
-//  of shape T and Views of leaves (bias, residual). The Matmul is never read through a View. Batch
-//  axes are not merged with m or n.
+//  batch broadcast: any strides and offset inside the buffer), both of one dtype; or is dequantised
+//  from one of those whose elements have 8 bits (dequantised.h; its zeros and scales are Casts of
+//  Views of leaves). Exactly one output, of shape T: the Matmul itself, or elementwise nodes of shape T
+//  over the Matmul, Inputs of shape T and Views of leaves (bias, residual). The Matmul is never read
+//  through a View. Batch axes are not merged with m or n.
 //
 // kScan, kSort, kScatter, kCustom: exactly one such node, whose operands are Inputs, and which is
 //  the one output. The operand of a scan is [outer, size, inner], summed along axis 1; of a sort

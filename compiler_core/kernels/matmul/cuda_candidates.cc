@@ -24,6 +24,9 @@ constexpr size_t kMostCandidates = 10, kFewCandidates = 6;
 int stored_bytes(const Product& product) {
   return static_cast<int>(size_of(product.stored));
 }
+int second_bytes(const Product& product) {
+  return static_cast<int>(size_of(product.narrow.value_or(product.stored)));
+}
 // Bytes of a sum.
 int value_bytes(const Product& product) {
   return product.result == DType::kF64 || product.result == DType::kI64 ? 8 : 4;
@@ -59,7 +62,7 @@ MatmulCore matmul_core(const Product& product) {
 }
 
 int CudaMatmulSchedule::shared_bytes(const Product& product) const {
-  const int pipeline = stages * (bm + bn) * bk * stored_bytes(product);
+  const int pipeline = stages * (bm * stored_bytes(product) + bn * second_bytes(product)) * bk;
   const int staged = bm * (bn + 8) * value_bytes(product);  // matmul.cuh: Staging
   return std::max(pipeline, staged);
 }
@@ -74,6 +77,9 @@ int CudaMatmulSchedule::registers(const Product& product, const ProductReads& re
   else
     count += core == MatmulCore::kF32 ? bm / warps_m / 16 * 10 + bn / warps_n / 8 * 6
                                       : bn / warps_n / 8 * 3;
+  if (product.narrow) count += bn / warps_n / 8 * 4;  // widened words of it
+  // Sums of a group, its scales and zeros.
+  if (product.narrow_groups) count += sums_of_a_thread(*this) + bn / warps_n / 8 * 3;
   // Chunks that wait in registers for their way into shared memory.
   const int chunk_words = bk * stored_bytes(product) / 4;
   if (!reads.a_async) count += bm * chunk_words / threads() + 16;
@@ -91,16 +97,21 @@ int CudaMatmulSchedule::blocks_an_sm(const Product& product, const ProductReads&
 
 bool fits(const CudaMatmulSchedule& schedule, const Product& product) {
   const MatmulCore core = matmul_core(product);
-  const int size = stored_bytes(product);
+  const int size = stored_bytes(product), second = second_bytes(product);
   const bool threads = core == MatmulCore::kThreads;
   const int rows = threads ? 4 : 16, columns = threads ? 8 : 16;  // of one warp, at least
   const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
                      schedule.bn % (columns * schedule.warps_n) == 0 &&
                      schedule.bk % core_depth(core) == 0;
-  const bool chunks = has_whole_chunks(schedule.bm * size) &&
-                      has_whole_chunks(schedule.bn * size) && has_whole_chunks(schedule.bk * size);
+  const bool chunks =
+      has_whole_chunks(schedule.bm * size) && has_whole_chunks(schedule.bn * second) &&
+      has_whole_chunks(schedule.bk * size) && has_whole_chunks(schedule.bk * second);
   return shape && chunks && sums_of_a_thread(schedule) * value_bytes(product) / 4 <= kMostSums &&
          schedule.shared_bytes(product) <= kMostSharedBytes;
+}
+
+bool fits_groups(const CudaMatmulSchedule& schedule, int64_t group) {
+  return group == 0 || schedule.bk % group == 0 || group % schedule.bk == 0;
 }
 
 bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
@@ -108,6 +119,7 @@ bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
   const int64_t tiles =
       ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches;
   return fits(schedule, product) && schedule.splits <= ceil_div(problem.k, schedule.bk) &&
+         (!problem.narrow || fits_groups(schedule, problem.b.dequantised->group)) &&
          tiles * schedule.splits < int64_t{1} << 31;
 }
 
@@ -171,21 +183,22 @@ double products_a_cycle(MatmulCore core) {
 // Cycles that one step of a block keeps its SM busy: the slowest part of it decides.
 double step_cycles(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
   const double bm = schedule.bm, bn = schedule.bn, bk = schedule.bk, size = stored_bytes(problem);
+  const double second = second_bytes(problem);
   const double compute = bm * bn * bk / products_a_cycle(matmul_core(problem));
   const double fragments =
-      bk * size * (bm * schedule.warps_n + bn * schedule.warps_m) / kSharedBytes;
-  const double operands = bk * size * (bm + bn) / kL2Bytes;
+      bk * (size * bm * schedule.warps_n + second * bn * schedule.warps_m) / kSharedBytes;
+  const double operands = bk * (size * bm + second * bn) / kL2Bytes;
   return std::max({compute, fragments, operands}) + 0.15 * (compute + fragments + operands) +
          kBarrierCycles;
 }
 
 // Cycles until all operands have come from memory, at the best.
 double memory_cycles(const MatmulProblem& problem, int64_t sms) {
-  const auto bytes = [&](const MatmulOperand& operand, int64_t elements) {
-    return static_cast<double>(elements * stored_bytes(problem) *
-                               (operand.is_shared() ? 1 : problem.batches));
+  const auto bytes = [&](const MatmulOperand& operand, int64_t elements, int size) {
+    return static_cast<double>(elements * size * (operand.is_shared() ? 1 : problem.batches));
   };
-  return (bytes(problem.a, problem.m * problem.k) + bytes(problem.b, problem.n * problem.k)) /
+  return (bytes(problem.a, problem.m * problem.k, stored_bytes(problem)) +
+          bytes(problem.b, problem.n * problem.k, second_bytes(problem))) /
          (kMemoryBytes * static_cast<double>(sms));
 }
 
@@ -286,6 +299,36 @@ const KernelTemplate& cuda_matmul() {
       .candidates = cuda_matmul_candidates,
       .print_for = print_cuda_matmul,
       .adapt = adapt,
+      .expected_efficiency = efficiency,
+  });
+  return made;
+}
+
+namespace {
+
+std::vector<Schedule> narrow_candidates(const Workload& workload, const Target& target) {
+  std::vector<Schedule> space = cuda_matmul_candidates(workload, target);
+  for (Schedule& schedule : space) schedule.template_name = CudaNarrowMatmulSchedule::kTemplate;
+  return space;
+}
+
+std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
+                                                     CudaNarrowMatmulSchedule chosen) {
+  chosen.splits = 1;
+  return chosen;
+}
+
+}  // namespace
+
+const KernelTemplate& cuda_narrow_matmul() {
+  static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kMatmul,
+      .check = check_cuda_narrow,
+      .candidates = narrow_candidates,
+      .print_for = print_cuda_narrow_matmul,
+      .adapt = adapt_narrow,
       .expected_efficiency = efficiency,
   });
   return made;

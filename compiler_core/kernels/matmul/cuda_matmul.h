@@ -72,7 +72,25 @@ std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const
 Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule,
                                  const Target& target);
 
-// "cuda.matmul".
+// Few rows of halves with weights that are read as they are stored, in 8 bits: of those, a kernel
+// waits for memory.
+struct CudaNarrowMatmulSchedule : CudaMatmulSchedule {
+  static constexpr std::string_view kTemplate = "cuda.matmul.narrow";
+};
+
+// Whether groups of the depth, if the weights have any, are parts of steps or made of them.
+bool fits_groups(const CudaMatmulSchedule& schedule, int64_t group);
+
+// kUnsupported: what is not such a product. REQUIRES: workload.family is kMatmul.
+Status check_cuda_narrow(const Workload& workload);
+
+// REQUIRES: check_cuda_narrow() of its workload. Errors as of print_cuda_matmul().
+Result<Source> print_cuda_narrow_matmul(const Graph& graph,
+                                        const CudaNarrowMatmulSchedule& schedule,
+                                        const Target& target);
+
+// "cuda.matmul", "cuda.matmul.narrow".
 const KernelTemplate& cuda_matmul();
+const KernelTemplate& cuda_narrow_matmul();
 
 }  // namespace kiln

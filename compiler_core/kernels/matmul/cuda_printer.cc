@@ -4,6 +4,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
+#include "compiler_core/kernels/matmul/cuda_narrow.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -39,13 +40,18 @@ class CudaMatmulKernel {
         .k = problem_.k,
         .lanes = lanes_,
         .grid = blocks(),
-        .device = is_open_ ? std::vector<std::string_view>{"matmul_open.cuh"}
-                           : std::vector<std::string_view>{},
+        .device = device_files(),
         .operands = print_operand("A", matmul_rows_of_a(numbered)) +
                     print_operand("B", matmul_columns_of_b(numbered)),
-        .loader = is_open_ ? "using OpenLoader = Loader<A, Tiling, Tiling::rows>;\n" : "",
+        .loader = is_open_          ? "using OpenLoader = Loader<A, Tiling, Tiling::rows>;\n"
+                  : problem_.narrow ? NarrowWeights(graph_, problem_).print_type()
+                                    : "",
         .pointers = print_pointers(),
         .shift = counts_rows() ? " + shift" : "",
+        .multiply =
+            problem_.narrow
+                ? NarrowWeights(graph_, problem_).print_multiply(counts_rows() ? " + shift" : "")
+                : "",
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
         .plain_sum = "plain_sum",
         .epilogue = matmul_epilogue(graph_, problem_, lanes_),
@@ -54,6 +60,16 @@ class CudaMatmulKernel {
   }
 
  private:
+  std::vector<std::string_view> device_files() const {
+    if (is_open_) return {"matmul_open.cuh"};
+    return problem_.narrow ? std::vector<std::string_view>{"matmul_narrow.cuh"}
+                           : std::vector<std::string_view>{};
+  }
+  // In memory.
+  DType stored(bool is_a) const {
+    return is_a ? problem_.stored : problem_.narrow.value_or(problem_.stored);
+  }
+
   bool counts_rows() const { return !is_open_ && !problem_.m.is_constant(); }
 
   Grid blocks() const {
@@ -71,7 +87,7 @@ class CudaMatmulKernel {
                : fmt::format("  {} {};\n", type, name);
   }
   std::string print_operand(std::string_view name, const MatmulLines& operand) const {
-    const std::string_view stored = memory_type(problem_.stored);
+    const std::string_view stored = memory_type(this->stored(name == "A"));
     const std::string access = fmt::format(
         "  static constexpr bool depth_inner = {}, async = {};\n"
         "  static constexpr int piece = {};\n}};\n",
@@ -118,9 +134,10 @@ class CudaMatmulKernel {
     std::string text;
     for (const auto& [name, operand] : {std::pair{"a", &problem_.a}, std::pair{"b", &problem_.b}}) {
       const std::string declared =
-          is_open_ ? fmt::format("  {} {};\n  {}.from", name == std::string_view("a") ? "A" : "B",
-                                 name, name)
-                   : fmt::format("  const {}* {}", memory_type(problem_.stored), name);
+          is_open_
+              ? fmt::format("  {} {};\n  {}.from", name == std::string_view("a") ? "A" : "B", name,
+                            name)
+              : fmt::format("  const {}* {}", memory_type(stored(operand == &problem_.a)), name);
       text += fmt::format("{} = in{} + ({}", declared, operand->input, long_text(operand->offset));
       for (size_t axis = problem_.batch.size(); axis-- > 0;)
         if (!operand->batch_strides[axis].is(0))
@@ -142,21 +159,35 @@ class CudaMatmulKernel {
   const int lanes_;
 };
 
-}  // namespace
-
-Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule,
-                                 const Target& target) {
+Result<Source> print_fitting(const Graph& graph, const CudaMatmulSchedule& schedule,
+                             const Schedule& named, const Target& target) {
   const bool constant = graph.symbols().empty();
   if (!constant && schedule.splits > 1)
     return fail(Code::kUnsupported,
                 "CUDA kernels of products whose sizes have symbols are written without splits");
   const SizedMatmul problem = SizedMatmul::of(graph);
-  if (problem.stored == DType::kBool)
-    return fail(Code::kUnsupported, "a matmul of bool on this target");
-  if (!(constant ? fits(schedule, MatmulProblem::of(graph)) : fits(schedule, problem)))
-    return fail(Code::kInvalidArgument,
-                "the operands do not allow " + to_schedule(schedule).to_string());
+  const bool fitting =
+      constant ? fits(schedule, MatmulProblem::of(graph))
+               : fits(schedule, problem) &&
+                     (!problem.narrow || fits_groups(schedule, problem.b.dequantised->group));
+  if (!fitting)
+    return fail(Code::kInvalidArgument, "the operands do not allow " + named.to_string());
   return CudaMatmulKernel(graph, schedule).print(target);
+}
+
+}  // namespace
+
+Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule,
+                                 const Target& target) {
+  if (SizedMatmul::of(graph).stored == DType::kBool)
+    return fail(Code::kUnsupported, "a matmul of bool on this target");
+  return print_fitting(graph, schedule, to_schedule(schedule), target);
+}
+
+Result<Source> print_cuda_narrow_matmul(const Graph& graph,
+                                        const CudaNarrowMatmulSchedule& schedule,
+                                        const Target& target) {
+  return print_fitting(graph, schedule, to_schedule(schedule), target);
 }
 
 }  // namespace kiln

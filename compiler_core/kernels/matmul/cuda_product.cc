@@ -117,9 +117,12 @@ class ProductKernel {
         splits ? fmt::format("block / {}", product_.batches * all_tiles) : "0", tiles,
         product_.batches, tiles, rows, columns, schedule_.group);
     text += product_.pointers + print_steps();
-    text += fmt::format(
-        "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, shared_memory());\n",
-        sums_type(product_.types.stored), product_.shift);
+    text += !product_.multiply.empty()
+                ? product_.multiply
+                : fmt::format(
+                      "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, "
+                      "shared_memory());\n",
+                      sums_type(product_.types.stored), product_.shift);
     if (!splits) text += product_.epilogue.once;
     text += fmt::format(
         "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "

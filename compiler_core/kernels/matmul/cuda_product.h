@@ -51,6 +51,9 @@ struct CudaProduct {
   std::string loader;                    // what needs Tiling too
   std::string pointers;                  // declares `a` and `b` of `batch`
   std::string shift;                     // " + shift": what a's rows are numbered from, if not 0
+  // A call that leaves a tile's sums in shared memory, where it is not multiply_tile(), and what it
+  // needs.
+  std::string multiply = {};
   // In f32, products of infinities are done again: a call that gives LANES sums from shared memory,
   // less its arguments, and one that computes a sum alone.
   std::string_view repaired_sums, plain_sum;

@@ -21,7 +21,7 @@ Size size_of_dim(const Dim& dim) {
 template <class Size>
 MatmulOperandOf<Size> MatmulOperandOf<Size>::of(const Graph& graph, NodeId id) {
   MatmulOperandOf<Size> operand;
-  const Node* source = &graph.node(stored_operand(graph, id));
+  const Node* source = &graph.node(id);
   if (source->op == Op::kGather) {
     const Node& index = graph.node(source->operands[1]);
     CHECK(index.op == Op::kInput, "a matmul's matrices are picked by an input");
@@ -71,17 +71,28 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
   problem.m = size_of_dim<Size>(shape[shape.size() - 2]);
   problem.n = size_of_dim<Size>(shape.back());
   problem.k = size_of_dim<Size>(workload.node(product->operands[0]).shape.back());
-  problem.a = MatmulOperandOf<Size>::of(workload, product->operands[0]);
-  problem.b = MatmulOperandOf<Size>::of(workload, product->operands[1]);
+  const auto operand = [&](size_t i) {
+    auto dequantised = find_dequantised(workload, *product, i);
+    auto made = MatmulOperandOf<Size>::of(workload,
+                                          dequantised ? dequantised->stored : product->operands[i]);
+    made.dequantised = std::move(dequantised);
+    return made;
+  };
+  problem.a = operand(0);
+  problem.b = operand(1);
+  if (problem.b.dequantised && !problem.a.dequantised) {
+    problem.narrow = problem.b.dtype;
+    problem.narrow_groups = problem.b.dequantised->group > 0;
+  }
   return problem;
 }
 
 Status check_operands_are_stored(const Workload& workload) {
   for (const Node& node : workload.graph.nodes())
     if (node.op == Op::kMatmul)
-      for (const NodeId operand : node.operands)
-        if (stored_operand(workload.graph, operand) != operand ||
-            workload.graph.node(operand).op == Op::kGather)
+      for (size_t i = 0; i < 2; ++i)
+        if (find_dequantised(workload.graph, node, i) ||
+            workload.graph.node(node.operands[i]).op == Op::kGather)
           return fail(Code::kUnsupported,
                       "these kernels neither widen nor pick operands on their way");
   return {};

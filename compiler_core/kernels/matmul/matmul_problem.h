@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler_core/ir/graph.h"
+#include "compiler_core/plan/dequantised.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -24,12 +26,14 @@ struct MatmulOperandOf {
   // Its batch stride leads from one of the table's `matrices` to the next.
   int picked_by = -1;
   Size matrices = 1;
+  // Where it is multiplied otherwise than it lies in memory (plan/dequantised.h).
+  std::optional<Dequantised> dequantised = std::nullopt;
 
   // The same matrix for every batch: packed once.
   bool is_shared() const;
 
-  // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or such a one widened
-  // or picked from; sizes as below.
+  // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or picked from such a
+  // one; sizes as below.
   static MatmulOperandOf of(const Graph& graph, NodeId id);
 };
 
@@ -37,6 +41,9 @@ struct Product {
   NodeId product = kInvalidNode;  // the Matmul or Convolution node
   DType stored = DType::kF32;     // of both operands; in memory, where nothing widens them
   DType result = DType::kF32;     // of the product: the accumulator
+  std::optional<DType> narrow =
+      std::nullopt;            // of the second operand in memory, where that alone is widened
+  bool narrow_groups = false;  // and groups of the depth have scales of their own
 };
 
 template <class Size>
@@ -51,8 +58,8 @@ struct MatmulProblemOf : Product {
   static MatmulProblemOf of(const Graph& workload);
 };
 
-// kUnsupported where an operand is widened or picked on its way: for kernels that read operands as
-// they lie.
+// kUnsupported where an operand is not multiplied as it lies in memory, or is picked: for kernels that
+// read operands as they lie.
 // REQUIRES: workload.family is kMatmul.
 Status check_operands_are_stored(const Workload& workload);
 

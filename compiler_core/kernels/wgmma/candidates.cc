@@ -24,6 +24,31 @@ tl::unexpected<Error> lacks(std::string_view what) {
   return fail(Code::kUnsupported, fmt::format("wgmma kernels are not written for {}", what));
 }
 
+// Scales that are the same for each step of 8-bit floats: sums are promoted there. Those of the
+// second operand are the same for so many columns as a tile has. Results in more than half precision
+// would show how few bits the tensor cores add in, where the reference has f32.
+Status check_scales(const Workload& workload, const MatmulProblem& problem) {
+  const Graph& graph = workload.graph;
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const MatmulOperand& operand = i == 0 ? problem.a : problem.b;
+    if (!operand.dequantised || !operand.dequantised->is_scaled()) continue;
+    const Dequantised& scaled = *operand.dequantised;
+    if (!is_f8(problem.a.dtype) || scaled.zero != kInvalidNode)
+      return lacks("operands that are scaled, but for 8-bit floats");
+    if (scaled.group % step_depth(problem) != 0) return lacks("scales of parts of a step");
+    const Node& scale = graph.node(scaled.scale);
+    const Node& whole = graph.node(graph.node(problem.product).operands[i]);
+    if (scale.dtype != DType::kF32 || scale.shape != whole.shape || whole.op == Op::kView)
+      return lacks("scales of other types than f32, or that are read in another order");
+    if (!problem.batch.empty()) return lacks("batches of scaled operands");
+    if (i == 1 && scale_columns(problem) == 0)
+      return lacks("scales of columns that are no blocks of 128");
+    if (!is_16_bit_float(graph.node(graph.outputs()[0]).dtype))
+      return lacks("scaled products that are not rounded to halves");
+  }
+  return {};
+}
+
 }  // namespace
 
 bool is_mappable(const MatmulOperand& operand, bool by_rows) {
@@ -81,11 +106,21 @@ Status check_wgmma(const Workload& workload) {
     return lacks("sums of other dtypes than f32, or i32 of integers");
   if (!halves && (problem.a.column_stride != 1 || problem.b.row_stride != 1))
     return lacks("operands of 8 bits that are not contiguous along the depth");
+  TRY_STATUS(check_scales(workload, problem));
   if (problem.batches * problem.m * problem.n * problem.k == 0) return lacks("empty products");
   if (problem.batch.size() > 3) return lacks("more than three batch axes");
   if (!is_mappable(problem.a) || !is_mappable(problem.b))
     return lacks("operands whose rows or columns do not begin at multiples of 16 bytes");
   return {};
+}
+
+int64_t scale_columns(const MatmulProblem& problem) {
+  constexpr int64_t kLeast = 128;
+  if (!problem.b.dequantised || problem.b.dequantised->scale == kInvalidNode) return 0;
+  const int64_t columns = problem.b.dequantised->lines;
+  // All of them, however many a tile has.
+  if (columns == problem.n) return round_up(columns, int64_t{1} << 16);
+  return columns % kLeast == 0 ? columns : 0;
 }
 
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes) {
@@ -104,7 +139,9 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   const bool has_registers =
       !is_f8(problem.a.dtype) ||
       schedule.registers(true) <= (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters);
-  return has_registers && (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
+  const int64_t columns = scale_columns(problem);
+  const bool has_scales = columns % schedule.bn == 0;
+  return has_registers && has_scales && (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
          fits_blocks(schedule, problem, ends_in_boxes(workload, problem.n));
 }
 
@@ -201,7 +238,7 @@ double wgmma_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/matmul/factor_text.h"
 #include "compiler_core/kernels/wgmma/wgmma_product.h"
 
 namespace kiln {
@@ -39,6 +42,25 @@ std::string print_operand(const WgmmaProduct& product, const MatmulOperand& oper
       product.print_place(depth_inner ? "depth, line" : "line, depth", operand));
 }
 
+// Declares `scales`; nothing where no operand is scaled.
+std::string print_scales(const Graph& graph, const MatmulProblem& problem) {
+  const auto scale_of = [](const MatmulOperand& operand) {
+    return operand.dequantised ? operand.dequantised->scale : kInvalidNode;
+  };
+  const NodeId row = scale_of(problem.a), column = scale_of(problem.b);
+  if (row == kInvalidNode && column == kInvalidNode) return "";
+  const int64_t all = problem.n, columns = std::max<int64_t>(scale_columns(problem), 1);
+  const int64_t one = column == kInvalidNode ? all : std::min(columns, all);
+  const FactorParameter step{"step", ceil_div(problem.k, step_depth(problem)), step_depth(problem)};
+  return factor_function(graph, "row_scale", row, 0, {"row", problem.m}, step) +
+         factor_function(graph, "column_scale", column, 1, {"number", ceil_div(all, one), one},
+                         step) +
+         fmt::format(
+             "  const StepScales<{}, decltype(row_scale), decltype(column_scale)> "
+             "scales{{row_scale, column_scale}};\n",
+             column == kInvalidNode ? 1 << 16 : columns);
+}
+
 }  // namespace
 
 Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule& schedule,
@@ -58,6 +80,7 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
   operands.a_inner = is_depth_inner(problem.a, true);
   operands.b_inner = is_depth_inner(problem.b, false);
   operands.steps = ceil_div(problem.k, step_depth(problem));
+  operands.scales = print_scales(graph, problem);
   return product.print(operands);
 }
 

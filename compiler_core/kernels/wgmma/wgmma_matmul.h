@@ -66,6 +66,10 @@ int64_t step_depth(const MatmulProblem& problem);
 // is asked for, all else at multiples of 16 bytes.
 bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
 
+// So many neighbouring columns have one scale of the second operand, where it is scaled (by the depth,
+// maybe: plan/dequantised.h); 0: it is not, or otherwise.
+int64_t scale_columns(const MatmulProblem& problem);
+
 // Whether a block has room for the schedule, and the tiles can be counted.
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes);
 

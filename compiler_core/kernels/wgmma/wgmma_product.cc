@@ -175,7 +175,8 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
       operands.sharing_blocks > 0
           ? fmt::format("  multiply_shared({}, ring, ending, {});\n", operands.source,
                         operands.meeting)
-          : fmt::format("  multiply_all({}, ring, ending);\n", operands.source);
+          : fmt::format("{}  multiply_all({}, ring, ending, {});\n", operands.scales,
+                        operands.source, operands.scales.empty() ? "NoScales{}" : "scales");
   SizedMatmul sized;
   static_cast<Product&>(sized) = problem_;
   sized.batch.assign(problem_.batch.begin(), problem_.batch.end());

@@ -21,11 +21,12 @@ struct WgmmaOperands {
   std::vector<std::pair<std::string_view, TensorMap>> maps;  // a parameter each: "a" is `a_map`
   bool a_inner = true, b_inner = true;  // whether tiles in shared memory are contiguous by depth
   int64_t steps = 1;                    // of the depth
-  int copying_registers = 24;           // of a thread that brings them
+  std::string scales = {};     // declares `scales`, of steps, in the kernel; empty: there are none
+  int copying_registers = 24;  // of a thread that brings them
   // Blocks among which all steps of all tiles are divided, who meet at the C expression `meeting`
   // (SharedTiles::); none: each block has whole tiles.
   int64_t sharing_blocks = 0;
-  std::string meeting;
+  std::string meeting = {};
 };
 
 // Tiles of rows in runs (wgmma_picked.cuh) instead of batches: at most so many rows of tiles. Each row

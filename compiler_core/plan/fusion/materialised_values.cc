@@ -248,9 +248,12 @@ class Chooser {
       store_narrow(x);
       return {};
     }
-    const auto multiplies = [&](NodeId user) { return reads_narrow(user); };
-    if (narrow_operand(graph_, id) != kInvalidNode &&
-        std::ranges::all_of(users_[static_cast<size_t>(id)], multiplies))
+    const auto multiplies = [&](NodeId user) {
+      const auto narrow = reads_narrow(user);
+      return narrow && narrow->reads(id);
+    };
+    const auto& users = users_[static_cast<size_t>(id)];
+    if (!rules_.widen_stored && !users.empty() && std::ranges::all_of(users, multiplies))
       return {};  // matmul() sees to it
     // Arithmetic below a View is arithmetic on fewer elements: worth a small buffer.
     if (is_elementwise(node(x).op)) {
@@ -320,22 +323,40 @@ class Chooser {
     return shared ? source : kInvalidNode;
   }
 
-  bool reads_narrow(NodeId product) const {
-    return !rules_.widen_stored && is_narrow_product(graph_, node(product));
+  // The operands of `product` that are not stored as they are multiplied.
+  std::optional<NarrowProduct> reads_narrow(NodeId product) const {
+    if (rules_.widen_stored) return std::nullopt;
+    auto narrow = narrow_product(graph_, node(product));
+    if (!narrow) return std::nullopt;
+    for (const auto& operand : narrow->operands)
+      if (operand && std::ranges::any_of(operand->nodes, [&](NodeId id) {
+            return is_output_[static_cast<size_t>(id)] || (stored(id) && !is_factor(*operand, id));
+          }))
+        return std::nullopt;
+    return narrow;
+  }
+  // Whether `id` is on the way to a scale or a zero, which may well be stored.
+  bool is_factor(const Dequantised& operand, NodeId id) const {
+    for (NodeId at : {operand.zero, operand.scale})
+      for (; at != kInvalidNode;
+           at = node(at).operands.empty() ? kInvalidNode : node(at).operands[0])
+        if (at == id) return true;
+    return false;
   }
 
   void matmul(NodeId id) {
-    const bool narrow = reads_narrow(id);
+    const auto narrow = reads_narrow(id);
     const bool picks = rules_.picks_matrices && is_picked_product(graph_, node(id));
     if (picks) pick_in_place(id);
-    for (NodeId operand : node(id).operands) {
-      if (picks && operand == node(id).operands[1]) continue;
+    for (size_t i = 0; i < 2; ++i) {
+      const NodeId operand = node(id).operands[i];
+      if (picks && i == 1) continue;
       const Node& x = node(operand);
-      if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
-      if (narrow) {
-        widen_in_place(operand);
+      if (narrow && narrow->operands[i]) {
+        widen_in_place(*narrow->operands[i]);
         continue;
       }
+      if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
       // Channels last: as it is computed, and the product reads it in its own order.
       const bool in_order = rules_.channels_last && x.op == Op::kView && walk_order(graph_, x) &&
@@ -368,12 +389,15 @@ class Chooser {
     in_place_[static_cast<size_t>(picked.gather)] = true;
   }
 
-  // What is narrow is stored.
-  void widen_in_place(NodeId operand) {
-    const NodeId narrow = narrow_operand(graph_, operand);
-    store_below_views(narrow);
-    for (NodeId at = operand; at != narrow; at = node(at).operands[0])
-      in_place_[static_cast<size_t>(at)] = true;
+  // What is narrow is stored, and what scales and zeros are Views of.
+  void widen_in_place(const Dequantised& operand) {
+    store_below_views(operand.stored);
+    for (NodeId at : {operand.zero, operand.scale}) {
+      if (at == kInvalidNode) continue;
+      while (node(at).op == Op::kCast || node(at).op == Op::kView) at = node(at).operands[0];
+      if (traits(node(at).op).kind != OpKind::kSource) store(at);
+    }
+    for (const NodeId id : operand.nodes) in_place_[static_cast<size_t>(id)] = true;
   }
 
   // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in

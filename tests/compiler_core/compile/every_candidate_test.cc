@@ -187,9 +187,84 @@ return %9
 return %2
 )"};
 
+// Products of halves with weights that are read as they are stored, in 8 bits (plan/dequantised.h).
+constexpr const char* kWeightGraphs[] = {
+    R"(kiln.graph 1
+%0 = input 0 : bf16[1,4096]
+%1 = input 1 : bf16[14336]
+%2 = view %1 strides=[0,1] offset=[0] : bf16[4096,14336]
+%3 = cast %2 : f32[4096,14336]
+%4 = input 2 : i8[58720256]
+%5 = view %4 strides=[1,4096] offset=[0] : i8[4096,14336]
+%6 = cast %5 : f32[4096,14336]
+%7 = mul %3 %6 : f32[4096,14336]
+%8 = cast %7 : bf16[4096,14336]
+%9 = matmul %0 %8 : f32[1,14336]
+%10 = cast %9 : bf16[1,14336]
+return %10
+)",
+    R"(kiln.graph 1
+%0 = input 0 : f16[64,4096]
+%1 = input 1 : f16[14336,128,1]
+%2 = view %1 strides=[128,1,0] offset=[0] : f16[14336,128,32]
+%3 = view %2 strides=[1,4096] offset=[0] : f16[4096,14336]
+%4 = cast %3 : f32[4096,14336]
+%5 = input 2 : u8[14336,4096]
+%6 = view %5 strides=[1,4096] offset=[0] : u8[4096,14336]
+%7 = cast %6 : f32[4096,14336]
+%8 = input 3 : u8[14336,128,1]
+%9 = view %8 strides=[128,1,0] offset=[0] : u8[14336,128,32]
+%10 = view %9 strides=[1,4096] offset=[0] : u8[4096,14336]
+%11 = cast %10 : f32[4096,14336]
+%12 = sub %7 %11 : f32[4096,14336]
+%13 = mul %4 %12 : f32[4096,14336]
+%14 = cast %13 : f16[4096,14336]
+%15 = matmul %0 %14 : f32[64,14336]
+%16 = cast %15 : f16[64,14336]
+return %16
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[2048,4096]
+%1 = input 1 : i8[4096,4096]
+%2 = view %1 strides=[1,4096] offset=[0] : i8[4096,4096]
+%3 = cast %2 : f32[4096,4096]
+%4 = input 2 : i8[4096,64,1]
+%5 = view %4 strides=[64,1,0] offset=[0] : i8[4096,64,64]
+%6 = view %5 strides=[1,4096] offset=[0] : i8[4096,4096]
+%7 = cast %6 : f32[4096,4096]
+%8 = sub %3 %7 : f32[4096,4096]
+%9 = input 3 : bf16[4096,64,1]
+%10 = view %9 strides=[64,1,0] offset=[0] : bf16[4096,64,64]
+%11 = view %10 strides=[1,4096] offset=[0] : bf16[4096,4096]
+%12 = cast %11 : f32[4096,4096]
+%13 = mul %8 %12 : f32[4096,4096]
+%14 = cast %13 : bf16[4096,4096]
+%15 = matmul %0 %14 : f32[2048,4096]
+%16 = cast %15 : bf16[2048,4096]
+return %16
+)"};
+
 // Products that are read so on sm_90a alone: of 8 bits as they are stored (plan/alternatives.h), of
 // matrices that an index picks (plan/picked_products.h).
 constexpr const char* kHopperGraphs[] = {
+    R"(kiln.graph 1
+%0 = input 0 : f32[512,1,16,1]
+%1 = view %0 strides=[16,0,1,0] offset=[0] : f32[512,1,16,128]
+%2 = view %1 strides=[2048,1] offset=[0] : f32[512,2048]
+%3 = input 1 : f8e4m3[512,2048]
+%4 = cast %3 : f32[512,2048]
+%5 = mul %2 %4 : f32[512,2048]
+%6 = input 2 : f32[56,1,16,1]
+%7 = view %6 strides=[16,0,1,0] offset=[0] : f32[56,128,16,128]
+%8 = view %7 strides=[1,2048] offset=[0] : f32[2048,7168]
+%9 = input 3 : f8e4m3[7168,2048]
+%10 = view %9 strides=[1,2048] offset=[0] : f8e4m3[2048,7168]
+%11 = cast %10 : f32[2048,7168]
+%12 = mul %8 %11 : f32[2048,7168]
+%13 = matmul %5 %12 : f32[512,7168]
+%14 = cast %13 : bf16[512,7168]
+return %14
+)",
     R"(kiln.graph 1
 %0 = input 0 : bf16[8192,1,2048]
 %1 = input 1 : bf16[64,1408,2048]
@@ -315,6 +390,8 @@ class EveryCandidate : public testing::TestWithParam<int> {
           if (const auto program = read_graph_file(file.path()))
             add(file.path().filename().string(), program->graph);
     for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
+    for (const char* text : kWeightGraphs)
+      all.emplace_back("8-bit weights", make_workload(*parse_graph(text))->workload);
     if (target_of(target).isa == "sm_90a")
       for (const char* text : kHopperGraphs)
         all.emplace_back("sm_90a alone", make_workload(*parse_graph(text))->workload);

@@ -108,6 +108,20 @@ Graph picked_product() {
   return b.finish({b.cast(b.matmul(x, matrices), DType::kBF16)}).value();
 }
 
+// [16, 256] halves times the transpose of [96, 256] of 8 bits, in groups with scales and zeros.
+Graph product_with_weights() {
+  GraphBuilder b;
+  const Shape groups = {96, 2, 128};
+  const auto factor = [&](DType dtype) {
+    return b.broadcast(b.cast(b.input(dtype, {96, 2, 1}), DType::kF32), Shape(groups));
+  };
+  const NodeId q = b.cast(b.reshape(b.input(DType::kI8, {96, 256}), groups), DType::kF32);
+  const NodeId w =
+      b.binary(Op::kMul, b.binary(Op::kSub, q, factor(DType::kI8)), factor(DType::kF32));
+  const NodeId y = b.permute(b.reshape(b.cast(w, DType::kBF16), {96, 256}), {1, 0});
+  return b.finish({b.cast(b.matmul(b.input(DType::kBF16, {16, 256}), y), DType::kBF16)}).value();
+}
+
 // One of each family with sizes of run time, the same at the sizes it is tuned for, a call, and
 // halves for what tensor cores alone do.
 const std::vector<NamedWorkload>& workloads() {
@@ -130,6 +144,7 @@ const std::vector<NamedWorkload>& workloads() {
     add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));
     add("8-bit integers", narrow_product(DType::kI8, DType::kI32));
     add("halves, matrices that an index picks", picked_product());
+    add("halves and 8-bit weights", product_with_weights());
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, windows, channels last", windows_channels_last());

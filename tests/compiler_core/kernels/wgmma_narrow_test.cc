@@ -116,6 +116,50 @@ TEST(WgmmaNarrow, ScalesAreAppliedBehindTheProduct) {
             "");
 }
 
+// x of [rows, depth] times a scale for each block of it.
+NodeId scaled_in_blocks(GraphBuilder& b, NodeId x, int64_t row_block, int64_t depth_block) {
+  const int64_t rows = b.shape(x)[0].constant(), depth = b.shape(x)[1].constant();
+  const NodeId scale = b.input(DType::kF32, {rows / row_block, 1, depth / depth_block, 1});
+  const NodeId each =
+      b.reshape(b.broadcast(scale, {rows / row_block, row_block, depth / depth_block, depth_block}),
+                {rows, depth});
+  return b.binary(Op::kMul, b.cast(x, DType::kF32), each);
+}
+// Scales of blocks of 128 of both operands' depth, of each row of the first, of 128 columns.
+Workload blocks(Sizes s, int64_t columns = 128, int64_t depth = 128) {
+  GraphBuilder b;
+  const NodeId x = scaled_in_blocks(b, b.input(kE4, {s.m, s.k}), 1, 128);
+  const NodeId y = scaled_in_blocks(b, b.input(kE4, {s.n, s.k}), columns, depth);
+  return workload_of(b, b.cast(b.matmul(x, b.permute(y, {1, 0})), DType::kBF16));
+}
+
+TEST(WgmmaNarrow, ScalesOfBlocksAreAppliedWhereSumsArePromoted) {
+  const Sizes sizes = {136, 256, 384};
+  for (const auto& [bm, bn, groups] :
+       {std::array{64, 64, 1}, {128, 128, 2}, {64, 32, 1}, {192, 128, 3}})
+    EXPECT_EQ(check(blocks(sizes), {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
+  EXPECT_EQ(check(blocks({3, 128, 128}), {64, 32, 1, 2, 8}), "");
+  EXPECT_EQ(check(blocks(sizes, 256), {64, 64, 1, 3, 8}), "") << "one scale for all columns";
+  EXPECT_EQ(check(blocks(sizes, 128, 384), {64, 64, 1, 3, 8}), "") << "one for all the depth";
+  Target few = kHopper;
+  few.units = 2;
+  EXPECT_EQ(check(blocks({200, 256, 512}), {64, 64, 1, 3, 2}, few), "") << "several tiles a block";
+}
+
+TEST(WgmmaNarrow, ScalesThatFitNoTileOrStepAreLeftToOthers) {
+  const auto covers = [](const Workload& workload) {
+    return wgmma_matmul().covers(workload, kHopper);
+  };
+  EXPECT_TRUE(covers(blocks({136, 256, 384})));
+  EXPECT_FALSE(covers(blocks({136, 256, 384}, 1))) << "a scale a column";
+  EXPECT_FALSE(covers(blocks({136, 256, 384}, 64)));
+  EXPECT_FALSE(covers(blocks({136, 256, 384}, 128, 64)));
+  const auto space = wgmma_candidates(blocks({4096, 4096, 4096}), kHopper);
+  ASSERT_FALSE(space.empty());
+  for (const Schedule& schedule : space)
+    EXPECT_EQ(128 % schedule.get("bn", 0), 0) << schedule.to_string();
+}
+
 TEST(WgmmaNarrow, IntegersAreScaledBehindTheProduct) {
   GraphBuilder b;
   const Shape shape = {72, 96};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/normalise.h"
 #include "tests/compiler_core/passes/random_graph.h"
@@ -126,7 +128,7 @@ TEST(PlanAlternatives, ProductsOfWhichOneOperandHas8BitsAreLeftAlone) {
     const NodeId v = b.cast(b.permute(b.input(DType::kF8E4M3, {48, depth}), {1, 0}), DType::kBF16);
     return canonical(b, {b.matmul(x, w), b.matmul(q, v)});
   };
-  const auto all = plan_alternatives(graph(DType::kI8, 64));
+  const auto all = plan_alternatives(graph(DType::kF8E5M2, 64));
   ASSERT_TRUE(all);
   ASSERT_EQ(all->size(), 2u);
   for (const Workload& kernel : (*all)[1].plan.kernels) {
@@ -136,6 +138,112 @@ TEST(PlanAlternatives, ProductsOfWhichOneOperandHas8BitsAreLeftAlone) {
               size_of(kernel.graph.node(inputs[1]).dtype));
   }
   EXPECT_EQ(names_of(graph(DType::kI8, 68)), Names{"by rules"}) << "lines begin anywhere";
+}
+
+// x times weights of 8 bits: (q - zero) * scale, in groups of the depth, as
+// quantized_decomposed.dequantize_per_channel_group has it. `shared`: two products read them.
+Graph product_with_weights(int64_t group, bool shared = false) {
+  constexpr int64_t kColumns = 48, kDepth = 256;
+  GraphBuilder b;
+  const Shape rows = {kColumns * kDepth / group, group};
+  const auto factor = [&](DType dtype) {
+    const NodeId x = b.cast(b.input(dtype, {kColumns, kDepth / group}), DType::kF32);
+    return b.broadcast(b.reshape(x, {rows[0], 1}), Shape(rows));
+  };
+  const NodeId q = b.cast(b.reshape(b.input(DType::kI8, {kColumns, kDepth}), rows), DType::kF32);
+  const NodeId numbers =
+      b.binary(Op::kMul, b.binary(Op::kSub, q, factor(DType::kI64)), factor(DType::kBF16));
+  const NodeId w = b.reshape(b.cast(numbers, DType::kBF16), {kColumns, kDepth});
+  std::vector<NodeId> outputs;
+  for (int i = 0; i < (shared ? 2 : 1); ++i) {
+    const NodeId x = b.input(DType::kBF16, {5 + i, kDepth});
+    outputs.push_back(b.cast(b.matmul(x, b.permute(w, {1, 0})), DType::kBF16));
+  }
+  return canonical(b, outputs);
+}
+
+// The arithmetic is part of the product: its kernel reads bytes, and nothing else is launched.
+TEST(PlanAlternatives, WeightsAreDequantisedByTheProductThatReadsThem) {
+  for (const int64_t group : {32, 128, 256})
+    for (const bool shared : {false, true}) {
+      const auto all = plan_alternatives(product_with_weights(group, shared));
+      ASSERT_TRUE(all);
+      ASSERT_EQ(all->size(), 2u);
+      const Plan& narrow = (*all)[1].plan;
+      EXPECT_EQ(narrow.launches.size(), shared ? 2u : 1u) << group;
+      EXPECT_EQ(narrow.arena_bytes, Dim(0));
+      for (const Launch& launch : narrow.launches) {
+        std::multiset<DType> dtypes;
+        for (const int argument : launch.args)
+          dtypes.insert(narrow.buffers[static_cast<size_t>(argument)].spec.dtype);
+        using enum DType;
+        EXPECT_EQ(dtypes, (std::multiset{kI8, kI64, kBF16, kBF16, kBF16}));
+      }
+      EXPECT_GT((*all)[0].plan.launches.size(), narrow.launches.size());
+    }
+  EXPECT_EQ(names_of(product_with_weights(16)), Names{"by rules"}) << "groups of few";
+}
+
+// Kernels read what is contiguous along the depth, with scales of lines that memory has.
+TEST(PlanAlternatives, WeightsThatNoKernelReadsAreStoredAsTheyAreMultiplied) {
+  const auto graph = [](bool turned, bool along_depth, bool computed, DType half) {
+    GraphBuilder b;
+    const Shape shape = turned ? Shape{128, 48} : Shape{48, 128};
+    const int line = turned ? 1 : 0, axis = along_depth ? 1 - line : line;
+    NodeId scale = b.cast(b.input(half, {shape[static_cast<size_t>(axis)]}), DType::kF32);
+    if (computed) scale = b.unary(Op::kSqrt, scale);
+    const NodeId q = b.cast(b.input(DType::kI8, Shape(shape)), DType::kF32);
+    NodeId w =
+        b.cast(b.binary(Op::kMul, q, b.broadcast_in(scale, shape, std::span(&axis, 1))), half);
+    if (!turned) w = b.permute(w, {1, 0});
+    return canonical(b, {b.cast(b.matmul(b.input(half, {5, 128}), w), half)});
+  };
+  EXPECT_EQ(names_of(graph(false, false, false, DType::kF16)).size(), 2u);
+  EXPECT_EQ(names_of(graph(true, false, false, DType::kF16)), Names{"by rules"}) << "turned";
+  EXPECT_EQ(names_of(graph(false, true, false, DType::kF16)), Names{"by rules"})
+      << "depth's scales";
+  EXPECT_EQ(names_of(graph(false, false, true, DType::kF16)), Names{"by rules"})
+      << "computed scales";
+  EXPECT_EQ(names_of(graph(false, false, false, DType::kF32)), Names{"by rules"}) << "f32";
+}
+
+// Kernels subtract zeros as halves: what is none would be rounded twice.
+TEST(PlanAlternatives, ZerosOfMorePrecisionThanHalvesAreSubtractedBefore) {
+  const auto graph = [](std::optional<double> zero) {
+    GraphBuilder b;
+    const Shape shape = {48, 128};
+    const NodeId q = b.cast(b.input(DType::kU8, Shape(shape)), DType::kF32);
+    const NodeId by =
+        zero ? b.constant(DType::kF32, *zero) : b.reshape(b.input(DType::kF32, {1}), {});
+    const NodeId w = b.cast(b.binary(Op::kSub, q, b.broadcast(by, Shape(shape))), DType::kBF16);
+    const NodeId y = b.matmul(b.input(DType::kBF16, {5, 128}), b.permute(w, {1, 0}));
+    return canonical(b, {b.cast(y, DType::kBF16)});
+  };
+  EXPECT_EQ(names_of(graph(128)).size(), 2u);
+  EXPECT_EQ(names_of(graph(7.3)), Names{"by rules"});
+  EXPECT_EQ(names_of(graph(std::nullopt)), Names{"by rules"}) << "f32";
+}
+
+// As _scaled_mm with scales of 1x128 and 128x128 is lowered.
+TEST(PlanAlternatives, ScalesOfBlocksArePartOfProductsOf8BitFloats) {
+  const auto graph = [](int64_t columns) {
+    GraphBuilder b;
+    const auto scaled = [&](NodeId x, Shape blocks, Shape whole) {
+      const NodeId scale = b.input(DType::kF32, {blocks[0], 1, blocks[1], 1});
+      const Shape shape = b.shape(x);
+      const NodeId each = b.reshape(b.broadcast(scale, std::move(whole)), Shape(shape));
+      return b.binary(Op::kMul, b.cast(x, DType::kF32), each);
+    };
+    const NodeId x = scaled(b.input(DType::kF8E4M3, {40, 256}), {40, 2}, {40, 1, 2, 128});
+    const NodeId w = b.permute(b.input(DType::kF8E4M3, {256, 256}), {1, 0});
+    const NodeId y = scaled(w, {2, 256 / columns}, {2, 128, 256 / columns, columns});
+    return canonical(b, {b.cast(b.matmul(x, y), DType::kBF16)});
+  };
+  const auto all = plan_alternatives(graph(128));
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ((*all)[1].plan.launches.size(), 1u);
+  EXPECT_EQ(names_of(graph(1)), Names{"by rules"}) << "a scale a column in each block";
 }
 
 TEST(PlanAlternatives, TheFirstIsThePlanByRules) {
@@ -162,7 +270,8 @@ TEST(PlanAlternatives, AProgramIsKnownByItsKernels) {
 
 // Whatever is chosen, the program means the same.
 TEST(PlanAlternatives, AllComputeWhatTheGraphSays) {
-  for (const Graph& graph : {attention(16, 512), shared_sum(4096), products_of_8_bits(40)}) {
+  for (const Graph& graph : {attention(16, 512), shared_sum(4096), products_of_8_bits(40),
+                             product_with_weights(64, true)}) {
     const auto all = plan_alternatives(graph);
     ASSERT_TRUE(all);
     ASSERT_EQ(all->size(), 2u);

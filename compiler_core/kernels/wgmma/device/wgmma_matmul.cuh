@@ -89,15 +89,49 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
   if (leads) barrier_arrive(ring.empty + 8 * before);
 }
 
+// What the sums of a step are multiplied by: nothing, or the scale of a row and step with that of
+// `columns` neighbouring ones, a tile's at least, and the step.
+struct NoScales {
+  static constexpr bool scaled = false;
+};
+template <int columns_, class Row, class Column>
+struct StepScales {
+  static constexpr bool scaled = true;
+  static constexpr int columns = columns_;
+  const Row& row_scale;        // (row, step)
+  const Column& column_scale;  // (number, step)
+};
+// The scales of a thread in one step.
+template <class Scales>
+struct ThreadScales {
+  float row[kParts][2];
+  KILN_MEMBER void load(const Scales& scales, const Tile& tile, int group, int step) {
+    const int first = tile.row + group * kTileRows + thread_index() / 32 % 4 * 16 + thread_index() % 32 / 4;
+    const float column = scales.column_scale(tile.column / Scales::columns, step);
+    _Pragma("unroll") for (int i = 0; i < kParts; ++i)
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) row[i][half] =
+          scales.row_scale(first + i * 64 + half * 8, step) * column;
+  }
+  // Of sum j of part i.
+  KILN_MEMBER float of(int i, int j) const { return row[i][j / 2 % 2]; }
+};
+template <>
+struct ThreadScales<NoScales> {
+  KILN_MEMBER void load(const NoScales&, const Tile&, int, int) {}
+};
+
 // The same in f32 proper: the tensor cores add up one step, a part of the rows after the other, while
 // another warpgroup adds what it has.
-template <class Wide>
-KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot, int group,
+template <class Wide, class Scales>
+KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot, const Tile& tile,
+                                   int group, const Scales& scales,
                                    Wide (&sums)[kParts][Tiling::columns / 2]) {
   const bool leads = thread_index() % 128 == 0;
+  ThreadScales<Scales> scale;
   _Pragma("unroll") for (int i = 0; i < kParts; ++i)
       _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) sums[i][j] = 0;
   _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
+    scale.load(scales, tile, group, step);
     barrier_wait(ring.full + 8 * slot.number, slot.parity);
     const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
     const char* b = ring.b + slot.number * kBBytes;
@@ -110,7 +144,12 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
       warpgroup_wait<0>();
       warpgroup_hold(part);
       if (i == kParts - 1 && leads) barrier_arrive(ring.empty + 8 * slot.number);
-      _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) sums[i][j] += part[j];
+      _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) {
+        if constexpr (Scales::scaled)
+          sums[i][j] += part[j] * scale.of(i, j);
+        else
+          sums[i][j] += part[j];
+      }
     }
     slot.next();
   }
@@ -118,8 +157,9 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
 
 // Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
 // first warpgroup call tiles.bring(), and arrive `tiles.arrivals` times at a `full` barrier.
-template <class Tiles, class Ending>
-KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending) {
+template <class Tiles, class Ending, class Scales>
+KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending,
+                              const Scales& scales) {
   const int thread = thread_index();
   if (thread == 0) {
     _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
@@ -143,7 +183,7 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
     ending.begin(tile, group);
     Accumulator sums[kParts][Tiling::columns / 2];
     if constexpr (Tiling::promotes)
-      sum_tile_by_steps(ring, slot, group, sums);
+      sum_tile_by_steps(ring, slot, tile, group, scales, sums);
     else
       sum_tile(ring, slot, group, sums);
     ending.finish(tile, group, sums);
