@@ -1,4 +1,5 @@
-// kiln-coordinator --follow beside one that leads, as processes on one PostgreSQL.
+// kiln-coordinator --follow beside one that leads, as processes on one PostgreSQL, or on a hot standby
+// of it; and keys that both take.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,40 +24,63 @@ class FollowerTest : public ::testing::Test {
     leads_ = start("leader", "--standby", leader_);
     ASSERT_TRUE(tune(leads_, 3).outcome);
     ASSERT_TRUE(tune(leads_, 4).outcome);
-    std::filesystem::create_directories(dir_.path() / "follower");
-    std::filesystem::copy(dir_.path() / "leader/signing", dir_.path() / "follower/signing",
-                          std::filesystem::copy_options::recursive);
+    copy_signing_key_to("follower");
     follows_ = start("follower", "--follow", follower_);
+  }
+  // With the leader's signing key.
+  void copy_signing_key_to(const std::string& name) {
+    std::filesystem::create_directories(dir_.path() / name);
+    std::filesystem::copy(dir_.path() / "leader/signing", dir_.path() / name / "signing",
+                          std::filesystem::copy_options::recursive);
   }
 
   // Its endpoint.
   std::string start(const std::string& name, const std::string& how, testing::Child& process) {
     const std::string endpoint = fmt::format("tcp://127.0.0.1:{}", free_port());
     const Path out = dir_.path() / (name + ".out"), err = dir_.path() / (name + ".err");
-    process = testing::Child::start(
-        {testing::binary("kiln-coordinator"), "--data-dir", dir_.path() / name, "--store", store_,
-         "--blobs", objects_.url(), "--listen", endpoint, "--http", "none", how},
-        out, err);
+    std::vector<std::string> command = {testing::binary("kiln-coordinator"),
+                                        "--data-dir",
+                                        dir_.path() / name,
+                                        "--store",
+                                        store_,
+                                        "--blobs",
+                                        objects_.url(),
+                                        "--listen",
+                                        endpoint,
+                                        "--http",
+                                        "none",
+                                        how};
+    if (!keys_.empty()) command.insert(command.end(), {"--keys", keys_});
+    process = testing::Child::start(command, out, err);
     EXPECT_TRUE(eventually([&] { return read_file(out).value_or("").ends_with("\n"); }, 40))
         << read_file(err).value_or("");
     return endpoint;
   }
   // Waits while a coordinator goes over from following to leading.
-  static std::unique_ptr<Connection> connect(const std::string& endpoint) {
+  std::unique_ptr<Connection> connect(const std::string& endpoint) const {
     ConnectOptions options;
+    options.key = key_;
     options.follower_will_do = true;
     auto opened = Connection::open(endpoint, Role::kClient, 60'000, options);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     return *std::move(opened);
   }
   CompileReply tune(const std::string& endpoint, int constant) {
-    const FakeWorker worker(endpoint, tally_, FakeWorkerOptions{});
-    return TestClient(endpoint).compile(test_graph(constant));
+    FakeWorkerOptions options;
+    options.key = worker_key_;
+    const FakeWorker worker(endpoint, tally_, options);
+    return TestClient(connect(endpoint)).compile(test_graph(constant));
   }
   // The follower's answer to a look-up.
   CompileReply ask(int constant) {
     TestClient client(connect(follows_));
     return client.compile(test_graph(constant));
+  }
+  // How many are in the store's audit trail.
+  int acts(const std::string& request) const {
+    return std::stoi(server_->ask(
+        store_,
+        fmt::format("SELECT count(*) FROM kiln.acts WHERE request = '{}' AND done", request)));
   }
   bool hits(int constant) {
     return ask(constant).outcome.value_or(CacheOutcome::kTuned) == CacheOutcome::kHit;
@@ -66,6 +90,8 @@ class FollowerTest : public ::testing::Test {
   FolderPlace objects_;
   std::unique_ptr<testing::PostgresServer> server_;
   std::string store_, leads_, follows_;
+  Path keys_{};                                // that both take; empty: none
+  std::optional<ClientKey> key_, worker_key_;  // with `keys_`
   testing::Child leader_ = testing::Child::none(), follower_ = testing::Child::none();
   Tally tally_;
 };
@@ -141,6 +167,171 @@ TEST_F(FollowerTest, WhenTheLeaderDiesItLeadsAtTheSameAddress) {
   ASSERT_TRUE(tuned.outcome) << tuned.outcome.error().message;
   EXPECT_EQ(*tuned.outcome, CacheOutcome::kTuned);
   EXPECT_TRUE(hits(3));
+}
+
+// ---- On a hot standby, as in a region far away ----
+
+class FarFollowerTest : public FollowerTest {
+ protected:
+  void SetUp() override {
+    FollowerTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    follower_.signal(SIGKILL);
+    follower_.wait();
+    far_ = *testing::PostgresServer::start();
+    far_->follow(*server_);
+    const std::string near = store_, port = fmt::format(":{}/", server_->port());
+    store_.replace(store_.find(port), port.size(), fmt::format(":{}/", far_->port()));
+    store_ += "?target_session_attrs=any";
+    copy_signing_key_to("far");
+    follows_ = start("far", "--follow", follower_);
+    store_ = near;
+  }
+  std::string said() const { return read_file(dir_.path() / "far.err").value_or(""); }
+
+  std::unique_ptr<testing::PostgresServer> far_;
+};
+
+TEST_F(FarFollowerTest, AHotStandbyAnswersWhatItHasAndWhatIsStoredLater) {
+  EXPECT_TRUE(hits(3));
+  const Digest blob = program_from_json(ask(3).program_json).value().kernels.at(0).blob;
+  TestClient client(connect(follows_));
+  const auto fetched = client.fetch({blob});
+  ASSERT_EQ(fetched.blobs.size(), 1U);
+  EXPECT_EQ(Digest::of(fetched.blobs[0]), blob);
+  EXPECT_FALSE(hits(5));
+  ASSERT_TRUE(tune(leads_, 5).outcome);
+  EXPECT_TRUE(eventually([&] { return hits(5); }));
+}
+
+TEST_F(FarFollowerTest, WhatIsTakenBackAtTheLeaderIsNotAnsweredThere) {
+  ASSERT_TRUE(hits(3));
+  AdminRequest forget;
+  forget.request = 77;
+  forget.kind = AdminRequest::Kind::kForget;
+  forget.key = program_from_json(ask(3).program_json).value().key;
+  TestClient admin(leads_);
+  ASSERT_TRUE(admin.connection->send(forget));
+  ASSERT_TRUE(admin.connection->receive(10'000));
+  EXPECT_TRUE(eventually([&] { return !hits(3); }));
+  EXPECT_TRUE(eventually([&] { return connect(follows_)->welcome().revocations > 0; }));
+}
+
+// The leader's machine and its database are gone: what the region has is answered, and it never leads.
+TEST_F(FarFollowerTest, ItGoesOnWithoutTheRestAndNeverLeads) {
+  ASSERT_TRUE(hits(3));
+  leader_.signal(SIGKILL);
+  leader_.wait();
+  server_->kill();
+  const auto leads = Connection::open(follows_, Role::kClient, 8'000);  // longer than the term
+  ASSERT_FALSE(leads);
+  EXPECT_EQ(leads.error().code, Code::kUnavailable);
+  EXPECT_TRUE(hits(3));
+  EXPECT_TRUE(hits(4)) << "not in its memory before";
+  EXPECT_TRUE(follower_.running()) << said();
+  EXPECT_NE(said().find("read-only transaction"), std::string::npos) << said();
+}
+
+// ---- Keys ----
+
+class KeyedFollowerTest : public FollowerTest {
+ protected:
+  void SetUp() override {
+    keys_ = dir_.path() / "keys";
+    server_pair_ = *ensure_server_keys(keys_);
+    key_ = admit("boss", Grant::kAdmin);
+    worker_key_ = admit("w", Grant::kWorker);
+    FollowerTest::SetUp();
+  }
+  ClientKey admit(const std::string& name, Grant grant) const {
+    ClientKey key{name, grant, make_key_pair(), server_pair_.public_key, ""};
+    EXPECT_TRUE(authorize(keys_, {grant, name, key.pair.public_key}));
+    return key;
+  }
+  // Whether a new connection with the key is let in.
+  static bool lets_in(const std::string& endpoint, const ClientKey& key) {
+    ConnectOptions options;
+    options.key = key;
+    options.follower_will_do = true;
+    const Role role = key.grant == Grant::kWorker ? Role::kWorker : Role::kClient;
+    return Connection::open(endpoint, role, 5'000, options).has_value();
+  }
+  static bool answers(Connection& connection) {
+    if (!connection.send(RevocationsRequest{1})) return false;
+    const auto said = connection.receive(2'000);
+    return said && !std::holds_alternative<Refusal>(*said);
+  }
+
+  KeyPair server_pair_;
+};
+
+TEST_F(KeyedFollowerTest, AKeyThatComesOrGoesDoesSoAtBothWithinASecondAndForTheNextLeader) {
+  const ClientKey anna = admit("anna", Grant::kSubmit);
+  for (const std::string& endpoint : {leads_, follows_})
+    EXPECT_TRUE(eventually([&] { return lets_in(endpoint, anna); }));
+  ConnectOptions options;
+  options.key = anna;
+  options.follower_will_do = true;
+  std::vector<std::unique_ptr<Connection>> open;
+  for (const std::string& endpoint : {leads_, follows_})
+    open.push_back(*Connection::open(endpoint, Role::kClient, 5'000, options));
+  for (const auto& connection : open) ASSERT_TRUE(answers(*connection));
+
+  using Clock = std::chrono::steady_clock;
+  ASSERT_TRUE(revoke(keys_, "anna"));
+  const auto revoked = Clock::now();
+  for (const auto& connection : open)
+    EXPECT_TRUE(eventually([&] { return !answers(*connection); })) << "its sessions end";
+  const double seconds = std::chrono::duration<double>(Clock::now() - revoked).count();
+  RecordProperty("seconds", fmt::format("{:.2f}", seconds));
+  EXPECT_LT(seconds, 5) << "each looks once a second; a busy machine takes longer";
+  for (const std::string& endpoint : {leads_, follows_}) EXPECT_FALSE(lets_in(endpoint, anna));
+  EXPECT_TRUE(eventually([&] { return acts("keys: end anna (submit)") == 1; }));
+  EXPECT_EQ(acts("keys: let in anna (submit)"), 1);
+
+  leader_.signal(SIGKILL);
+  leader_.wait();
+  EXPECT_TRUE(eventually([&] { return !connect(follows_)->welcome().follower; }, 60));
+  EXPECT_FALSE(lets_in(follows_, anna));
+  ASSERT_TRUE(tune(follows_, 6).outcome);
+  EXPECT_TRUE(eventually([&] { return acts("lead") == 2; })) << "one for each term";
+}
+
+// The leader dies before it has taken back what a revoked worker's key reported.
+TEST_F(KeyedFollowerTest, WhatARevokedKeyReportedIsTakenBackByTheNextLeader) {
+  ASSERT_TRUE(hits(3));
+  leader_.signal(SIGSTOP);
+  ASSERT_TRUE(revoke(keys_, "w"));
+  leader_.signal(SIGKILL);
+  leader_.wait();
+  EXPECT_TRUE(eventually([&] { return !connect(follows_)->welcome().follower; }, 60));
+  EXPECT_TRUE(eventually([&] { return connect(follows_)->welcome().revocations > 0; }));
+  EXPECT_EQ(acts("take back what the revoked key w reported"), 1);
+  TestClient client(connect(follows_));
+  CompileRequest check = client.request_for(test_graph(3));
+  check.check_only = true;
+  EXPECT_EQ(client.compile(test_graph(3), check).outcome.error().code, Code::kNotFound);
+  worker_key_ = admit("w2", Grant::kWorker);
+  EXPECT_TRUE(eventually([&] { return lets_in(follows_, *worker_key_); }));
+  EXPECT_EQ(tune(follows_, 3).outcome.value(), CacheOutcome::kTuned);
+}
+
+// Changed one coordinator after another, each at its next start: either signs for clients that know
+// the key of before, and the lists that they publish are in order.
+TEST_F(KeyedFollowerTest, ARotatedSigningKeyIsTheNextLeadersAndTheOldOneVouchesForIt) {
+  const CompileReply before = ask(3);
+  const std::string pinned = connect(leads_)->welcome().signing_key;
+  ASSERT_TRUE(SigningKey::rotate(dir_.path() / "follower/signing", std::chrono::hours(24)));
+  EXPECT_EQ(connect(follows_)->welcome().signing_key, pinned) << "until it starts, or leads";
+  leader_.signal(SIGKILL);
+  leader_.wait();
+  EXPECT_TRUE(eventually([&] { return !connect(follows_)->welcome().follower; }, 60));
+  const auto welcome = connect(follows_)->welcome();
+  EXPECT_NE(welcome.signing_key, pinned);
+  EXPECT_EQ(Endorsement::parse(welcome.endorsement).value().by, pinned);
+  const CompileReply after = ask(3);
+  EXPECT_EQ(after.program_json, before.program_json);
+  EXPECT_NE(after.signature, before.signature);
 }
 
 }  // namespace
