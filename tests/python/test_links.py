@@ -198,11 +198,23 @@ def proxy(bucket: str) -> Iterator[str]:
     server.shutdown()
 
 
+def is_stored(endpoint: str, folder: Path) -> bool:
+    graph = folder / "scale.kiln"
+    graph.write_text(SCALE)
+    done = subprocess.run([BUILD / "bin" / "kiln", "compile", graph, "--coordinator", endpoint, "--no-fallback", "--json"],
+                          check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)["memory_only"] is False
+
+
 def tune(endpoint: str, folder: Path) -> None:
     with open(folder / "worker.log", "w") as log:
         worker = subprocess.Popen([BUILD / "bin" / "kiln-worker", "--coordinator", endpoint], stdout=log, stderr=log)
     try:
         assert Client(endpoint, fallback=False).compile(SCALE.encode(), verify=True).outcome == "tuned"
+        until = time.monotonic() + 60
+        while not is_stored(endpoint, folder):  # the object store may have come up after the coordinator
+            assert time.monotonic() < until, "the program stays on the coordinator's disk"
+            time.sleep(0.2)
     finally:
         worker.terminate()
         worker.wait(60)
