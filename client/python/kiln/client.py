@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 from kiln import _native
 from kiln._arrays import Borrowed, borrow, new_arrays
-from kiln._links import READ_LINKS
 from kiln._tracing import traced
 from kiln.errors import InvalidArgument, KilnError
 
@@ -250,6 +249,8 @@ class Client:
         if blob_links is None:
             blob_links = os.environ.get("KILN_BLOB_LINKS") == "1"
         if blob_links:
+            from kiln._links import READ_LINKS  # brings what reads HTTP, which others need not wait for
+
             options.read_links = READ_LINKS
         self._library = _native.library()
         self._handle = c_void_p()
