@@ -110,8 +110,8 @@ CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
   return request;
 }
 
-// With the lines of the user's source, for the service's page, unless the graph is so large that it
-// might not fit with them.
+// The canonical text, with the lines of the user's source for the service's page, unless the graph is
+// so large that it might not fit with them.
 std::string text_to_send(const Graph& graph) {
   std::string text = print_with_origins(graph);
   return text.size() > kMaxMessageBytes / 2 ? print(graph) : text;

@@ -3,9 +3,9 @@
 // before and after write the same database: a release adds what is new and writes old and new, a
 // later one drops what is old. `meta` says which builds may still read and write.
 //
-// Whoever means to write brings the tables up to its own format, while another coordinator leads.
-// A step that builds of before must not write behind ends every term: their writers stop at their
-// next transaction, and are refused when they come again.
+// A coordinator that may write brings the tables up to its own format, also while another one leads.
+// Some steps are not for earlier builds to write behind: such a step ends every term, so that their
+// writers stop at their next transaction, and are refused when they come again.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ struct SchemaStep {
   std::vector<const char*> statements;
 };
 
-// What a build knows: steps[n] makes format n + 1 of the one before, the first one of nothing.
+// The formats that a build knows: steps[n] makes format n + 1 of the one before, the first one of nothing.
 struct SchemaFormats {
   std::vector<SchemaStep> steps;
   int oldest = 1;  // a database of a format before it is a matter of the release between them

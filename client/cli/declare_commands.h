@@ -16,7 +16,6 @@ void declare_bundle_commands(CLI::App& app, Options& options);  // and of lock f
 void declare_cache_commands(CLI::App& app, Options& options);
 void declare_tune_log_command(CLI::App& app, Options& options);
 void declare_audit_command(CLI::App& app, Options& options);
-int audit_command(const Options& options);
 void declare_keys_commands(CLI::App& app, Options& options);
 
 // Options that several commands have.

@@ -146,6 +146,7 @@ int cache_forget_command(const Options& options);
 int cache_export_command(const Options& options);
 int cache_import_command(const Options& options);
 int tune_log_command(const Options& options);
+int audit_command(const Options& options);
 int drain_command(const Options& options);
 int keys_new_command(const Options& options);
 int keys_list_command(const Options& options);

@@ -30,6 +30,14 @@ Result<nlohmann::ordered_json> ask_admin(Remote& service, AdminRequest request,
   return json;
 }
 
+Result<Path> index_file(const Options& options, std::string_view or_else) {
+  Path file = Path(options.data_dir) / "index.sqlite";
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored)) return file;
+  return fail(Code::kNotFound, fmt::format("{} holds no store; name one with --data-dir{}",
+                                           options.data_dir, or_else));
+}
+
 Result<std::optional<Digest>> parse_key(const std::string& text, const char* what) {
   if (text.empty()) return std::nullopt;
   const auto key = Digest::parse(text);

@@ -1,4 +1,5 @@
-// The service that --coordinator names, and what operators ask of it.
+// The service that --coordinator names, what operators ask of it, and the index of a store that nobody
+// need serve.
 #pragma once
 
 #include <chrono>
@@ -19,6 +20,10 @@ Result<nlohmann::ordered_json> ask_admin(const Options& options, AdminRequest re
                                          std::chrono::seconds patience);
 Result<nlohmann::ordered_json> ask_admin(Remote& service, AdminRequest request,
                                          std::chrono::seconds patience);
+
+// The index of the store in --data-dir. kNotFound where there is none; `or_else`: what else could be
+// named, ", or the service with --coordinator".
+Result<Path> index_file(const Options& options, std::string_view or_else = {});
 
 // A program's or kernel's key, for `what`; nothing where `text` is empty.
 Result<std::optional<Digest>> parse_key(const std::string& text, const char* what);

@@ -28,7 +28,7 @@
 namespace kiln {
 
 std::string print(const Graph& graph);
-// With the origins of its nodes; ops, sources and modules are cut to 200 bytes.
+// The same, and the origins of its nodes; ops, sources and modules are cut to 200 bytes.
 std::string print_with_origins(const Graph& graph);
 // What print() gives of a text that print_with_origins() made.
 std::string_view without_origins(std::string_view text);

@@ -97,7 +97,7 @@ class Finder {
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
 
-  // Of a View that only puts axes into another order: where the depth is behind it.
+  // Finds where the depth is behind a View that only puts axes into another order.
   bool look_behind(const Node& view) {
     const auto& attr = std::get<ViewAttr>(view.attr);
     const Shape& shape = node(view.operands[0]).shape;

@@ -16,9 +16,9 @@ struct Dequantised {
   // Nodes of the operand's shape, but for the order of its axes; kInvalidNode: none.
   NodeId zero = kInvalidNode, scale = kInvalidNode;
   bool adds_zero = false;  // q + zero
-  // Of what zero is a View of; i64 of a constant that is an integer of few bits.
+  // The type of what zero is a View of; i64 where that is a constant integer of few bits.
   std::optional<DType> zero_dtype;
-  // Of the depth, so many elements have one scale and one zero; 0: all of it has.
+  // So many elements of the depth have one scale and one zero; 0: all of it has.
   int64_t group = 0;
   int64_t lines = 0;         // so many neighbouring lines have one scale; 0: that is not known
   bool depth_inner = false;  // q is contiguous along the depth

@@ -22,7 +22,7 @@ struct KernelCost {
 // rows that are picked. kInvalidArgument when a size is unbound or overflows.
 Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& kernel,
                                std::span<const int64_t> sizes);
-// Of a whole workload, in the sizes of its own symbols.
+// The cost of a whole workload, in the sizes of its own symbols.
 Result<KernelCost> workload_cost(const Graph& workload, std::span<const int64_t> sizes);
 
 }  // namespace kiln

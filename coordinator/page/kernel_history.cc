@@ -1,11 +1,8 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
-#include "compiler_core/ir/text.h"
 #include "compiler_core/page/values.h"
 #include "coordinator/page/kernel_parts.h"
 
@@ -131,39 +128,6 @@ Table template_history(const Snapshot& now, const std::vector<TuningRecord>& rec
                           linked(count(version.good), "?filter=ok"),
                           ago(now.now_ms, version.first_ms), ago(now.now_ms, version.last_ms)});
   return table;
-}
-
-WorkloadFacts workload_facts(const std::string& workload_text) {
-  const auto graph = parse_graph(workload_text);
-  if (!graph) return {};
-  std::vector<std::pair<std::string_view, int>> operations;
-  std::vector<std::string_view> sources;
-  for (NodeId id = 0; id < graph->size(); ++id) {
-    const Node& node = graph->node(id);
-    if (node.op == Op::kInput) continue;
-    if (const OriginId origin = graph->origin_of(id); origin != kNoOrigin) {
-      const std::string_view source = graph->origins()[static_cast<size_t>(origin)].source;
-      if (!source.empty() && std::ranges::find(sources, source) == sources.end())
-        sources.push_back(source);
-    }
-    if (node.op == Op::kConstant || node.op == Op::kView) continue;
-    const auto name = kiln::to_string(node.op);
-    const auto known = std::ranges::find(operations, name, [](const auto& op) { return op.first; });
-    if (known == operations.end())
-      operations.emplace_back(name, 1);
-    else
-      ++known->second;
-  }
-  WorkloadFacts found;
-  if (graph->symbols().empty())
-    if (auto cost = workload_cost(*graph, {})) found.cost = *cost;
-  for (const auto& [name, times] : operations)
-    found.operations += fmt::format("{}{}{}", found.operations.empty() ? "" : ", ", name,
-                                    times > 1 ? fmt::format(" x{}", times) : "");
-  constexpr size_t kNamed = 8;
-  found.sources = fmt::format("{}", fmt::join(sources | std::views::take(kNamed), ", "));
-  if (sources.size() > kNamed) found.sources += fmt::format(", {} more", sources.size() - kNamed);
-  return found;
 }
 
 }  // namespace kiln::page

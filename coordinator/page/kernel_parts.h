@@ -25,7 +25,4 @@ Table earlier_winners(const Snapshot& now, const std::vector<TuningRecord>& reco
 // "history": the records by template and version.
 Table template_history(const Snapshot& now, const std::vector<TuningRecord>& records);
 
-// What a kernel computes, of its workload's text. Empty: there is no text, or it is none of a graph.
-WorkloadFacts workload_facts(const std::string& workload_text);
-
 }  // namespace kiln::page

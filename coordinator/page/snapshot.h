@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cache/store.h"
-#include "compiler_core/plan/kernel_cost.h"
 #include "coordinator/core/open_program.h"
+#include "coordinator/page/workload_facts.h"
 #include "coordinator/status/history.h"
 #include "coordinator/status/miss_log.h"
 #include "coordinator/status/service_status.h"
@@ -30,14 +30,6 @@ struct Snapshot {
 
   // A compiler's words are for operators and the sender of the source: others see how they began.
   bool sees_details = false;
-};
-
-// What a kernel computes, as far as its workload is kept, and where in the source of whoever asked
-// for it first.
-struct WorkloadFacts {
-  std::string operations{};          // but views, each once: "matmul, add x2, erf"
-  std::string sources{};             // "model.py:42 in forward, model.py:44 in forward"
-  std::optional<KernelCost> cost{};  // none where sizes vary
 };
 
 // One program, as far as anything is known of it.

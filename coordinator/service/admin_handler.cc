@@ -55,7 +55,7 @@ void answer(const Answers& to, const Asked& asked, Result<std::string> outcome) 
   });
 }
 
-// Of what the store noted with what it did. Thread-safe.
+// Answers an act that the store noted in the transaction that did it. Thread-safe.
 void answer_noted(const Answers& to, const Asked& asked, const AdminAct& act, std::string outcome) {
   to.loop.post([to, asked, act, outcome = std::move(outcome)] {
     to.trail.was_noted(ended(act, outcome));

@@ -163,7 +163,7 @@ void ServiceLoop::refresh_keys() {
   }
 }
 
-// With their roles: "ann (submit)". As before where the list cannot be read.
+// The keys with their roles: "ann (submit)". The list as it was where it cannot be read.
 std::set<std::string> ServiceLoop::keys_let_in() const {
   const auto keys = read_authorized_keys(keys_folder());
   if (!keys) return keys_noted;
@@ -173,7 +173,7 @@ std::set<std::string> ServiceLoop::keys_let_in() const {
   return names;
 }
 
-// Who changed the list of keys is whoever may write its folder.
+// Notes what changed in the list of keys, without a name: anybody who may write its folder changes it.
 void ServiceLoop::note_keys() {
   std::set<std::string> now = keys_let_in();
   std::string request;

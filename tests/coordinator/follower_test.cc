@@ -27,7 +27,7 @@ class FollowerTest : public ::testing::Test {
     copy_signing_key_to("follower");
     follows_ = start("follower", "--follow", follower_);
   }
-  // With the leader's signing key.
+  // Gives another data directory the leader's signing key.
   void copy_signing_key_to(const std::string& name) {
     std::filesystem::create_directories(dir_.path() / name);
     std::filesystem::copy(dir_.path() / "leader/signing", dir_.path() / name / "signing",

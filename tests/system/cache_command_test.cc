@@ -138,7 +138,7 @@ TEST_F(CacheCommand, BesideACoordinatorReadingIsFreeAndChangesGoThroughIt) {
   EXPECT_EQ(cache({"gc", "--max-size", "0"}).json()["programs"], 2) << "the pin outlived it";
 }
 
-// Whoever serves the store, and also where nobody does.
+// The trail is the same while a coordinator serves the store and while nobody does.
 TEST_F(CacheCommand, AuditSaysWhatWasAskedAndWhatCameOfIt) {
   const auto audit = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {binary("kiln"), "audit", "--data-dir", data().string()});

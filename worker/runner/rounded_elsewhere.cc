@@ -67,7 +67,7 @@ class Variants {
     const NodeId magnitude = emitted(node, std::move(operands));
     return builder().binary(Op::kAdd, sum, times(Op::kMul, magnitude, unit));
   }
-  // Of a table rather than of what is picked from it, which may be many times as much.
+  // Taken of a table rather than of what is picked from it, which may be many times as much.
   NodeId magnitudes(NodeId x) {
     const Node picked = builder().node(x);
     if (picked.op != Op::kGather) return builder().unary(Op::kAbs, x);

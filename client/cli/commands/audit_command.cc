@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "cache/index.h"
 #include "cache/postgres/reads.h"
@@ -20,28 +19,16 @@
 namespace kiln::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr int64_t kPage = 200;
 
 // The acts before a number, the latest first.
-using ReadActs = std::function<Result<std::vector<Json>>(int64_t before)>;
-
-std::vector<Json> rows_of(const std::vector<AdminAct>& acts) {
-  std::vector<Json> rows;
-  for (const AdminAct& act : acts) rows.push_back(Json::parse(to_json(act)));
-  return rows;
-}
+using ReadActs = std::function<Result<std::vector<AdminAct>>(int64_t before)>;
 
 Result<ReadActs> acts_of_directory(const Options& options) {
-  const Path file = Path(options.data_dir) / "index.sqlite";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored))
-    return fail(Code::kNotFound, options.data_dir +
-                                     " holds no store; name one with --data-dir, or a database "
-                                     "with --store");
+  TRY(const Path file, index_file(options, ", or a database with --store"));
   TRY(CacheIndex opened, CacheIndex::open_for_reading(file));
   const auto index = std::make_shared<CacheIndex>(std::move(opened));
-  return ReadActs([index](int64_t before) { return index->acts(before, kPage).map(rows_of); });
+  return ReadActs([index](int64_t before) { return index->acts(before, kPage); });
 }
 
 Result<ReadActs> acts_of_database(const Options& options) {
@@ -49,23 +36,18 @@ Result<ReadActs> acts_of_database(const Options& options) {
   TRY_STATUS(check_postgres_schema(*connection, SchemaUse::kRead));
   TRY(const bool there, reads::has_acts(*connection));
   if (!there)
-    return fail(Code::kUnsupported,
-                "the database's tables are of before the audit trail: a coordinator of this "
-                "release brings them up to date when it starts");
-  return ReadActs([connection](int64_t before) {
-    return reads::acts(*connection, before, kPage).map(rows_of);
-  });
+    return fail(
+        Code::kUnsupported,
+        "the database's tables have no audit trail yet: a coordinator of this release brings "
+        "them up to date when it starts");
+  return ReadActs([connection](int64_t before) { return reads::acts(*connection, before, kPage); });
 }
 
-std::string line_of(const Json& act) {
-  const auto text = [&act](const char* name) {
-    return terminal_text(act.value(name, std::string()));
-  };
-  const std::string who = text("who");
+std::string line_of(const AdminAct& act) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}  {:<12}  {}  {}: {}\n",
-                     fmt::gmtime(static_cast<std::time_t>(act.value("at_ms", int64_t{0}) / 1000)),
-                     who.empty() ? "-" : who, text("request"),
-                     act.value("done", false) ? "done" : "not done", text("outcome"));
+                     fmt::gmtime(static_cast<std::time_t>(act.at_ms / 1000)),
+                     act.who.empty() ? "-" : terminal_text(act.who), terminal_text(act.request),
+                     act.done ? "done" : "not done", terminal_text(act.outcome));
 }
 
 Status print_acts(const Options& options) {
@@ -74,17 +56,17 @@ Status print_acts(const Options& options) {
       options.store.empty() ? acts_of_directory(options) : acts_of_database(options));
   int64_t printed = 0;
   for (int64_t before = INT64_MAX;;) {
-    TRY(const std::vector<Json> page, read(before));
-    for (const Json& act : page) {
-      if (act.value("at_ms", int64_t{0}) < since_ms) continue;
+    TRY(const std::vector<AdminAct> page, read(before));
+    for (const AdminAct& act : page) {
+      if (act.at_ms < since_ms) continue;
       if (options.limit > 0 && printed == options.limit) return {};
-      const std::string line = options.json ? act.dump() + "\n" : line_of(act);
+      const std::string line = options.json ? to_json(act) + "\n" : line_of(act);
       if (std::fputs(line.c_str(), stdout) == EOF)
         return fail(Code::kInvalidArgument, "stdout takes no more");
       ++printed;
     }
     if (page.empty()) break;
-    before = page.back().value("number", int64_t{0});
+    before = page.back().number;
     if (before <= 1) break;
   }
   if (printed == 0 && !options.json) std::fputs("kiln: nobody asked for anything\n", stderr);

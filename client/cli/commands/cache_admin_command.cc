@@ -22,9 +22,7 @@ constexpr auto kPatience = std::chrono::minutes(10);  // a large store is swept 
 // Everything may go, however lately it was used: nobody uses it now. Of a damaged index we touch
 // nothing: without its rows every binary is an orphan, and would be swept up.
 Result<std::unique_ptr<KernelCache>> open_here(const Options& options, bool sweeps) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(Path(options.data_dir) / "index.sqlite", ignored))
-    return fail(Code::kNotFound, options.data_dir + " holds no store; name one with --data-dir");
+  TRY_STATUS(index_file(options));
   CacheOptions store;
   store.keep_used_ms = -1000;
   store.orphans_after_ms = 0;

@@ -12,6 +12,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "client/cli/service.h"
 
 namespace kiln::cli {
 namespace {
@@ -123,10 +124,7 @@ std::string text_of(const Line& line) {
 }
 
 Result<void> list(const Options& options) {
-  const Path file = Path(options.data_dir) / "index.sqlite";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored))
-    return fail(Code::kNotFound, options.data_dir + " holds no store; name one with --data-dir");
+  TRY(const Path file, index_file(options));
   TRY(CacheIndex index, CacheIndex::open_for_reading(file));
   Listing listing(std::move(index));
   TRY(const IndexTotals totals, listing.totals());

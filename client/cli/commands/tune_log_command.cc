@@ -67,12 +67,7 @@ Result<RecordQuery> query_of(const Options& options) {
 }
 
 Result<ReadPage> pages_of_directory(const Options& options) {
-  const Path file = Path(options.data_dir) / "index.sqlite";
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored))
-    return fail(Code::kNotFound, options.data_dir +
-                                     " holds no store; name one with --data-dir, or the service "
-                                     "with --coordinator");
+  TRY(const Path file, index_file(options, ", or the service with --coordinator"));
   TRY(CacheIndex opened, CacheIndex::open_for_reading(file));
   const auto index = std::make_shared<CacheIndex>(std::move(opened));
   return ReadPage([index](const RecordQuery& wanted) -> Result<Page> {

@@ -22,11 +22,12 @@ struct MatmulOperandOf {
   Size row_stride = 0;        // of a: along m; of b: along k
   Size column_stride = 0;     // of a: along k; of b: along n
   DType dtype = DType::kF32;  // in memory
-  // Of one that an index picks (plan/picked_products.h): the input that names a matrix for each batch.
+  // The input that names a matrix for each batch, of an operand that an index picks
+  // (plan/picked_products.h); -1: of any other.
   // Its batch stride leads from one of the table's `matrices` to the next.
   int picked_by = -1;
   Size matrices = 1;
-  // Where it is multiplied otherwise than it lies in memory (plan/dequantised.h).
+  // The arithmetic between what memory has and what is multiplied (plan/dequantised.h), if any.
   std::optional<Dequantised> dequantised = std::nullopt;
 
   // The same matrix for every batch: packed once.

@@ -238,7 +238,7 @@ double wgmma_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

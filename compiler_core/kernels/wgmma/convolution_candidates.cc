@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
 constexpr size_t kMostIm2col = 3;
-// Of few results a position, for which a step brings less of the images again.
+// Tiles of few results a position: a step brings less of the images again.
 constexpr WgmmaTile kTallTiles[] = {{256, 64, 2}, {192, 64, 3}};
 
 // Windows overlap: memory has less of the images than the product says.

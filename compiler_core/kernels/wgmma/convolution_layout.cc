@@ -15,7 +15,7 @@ namespace {
 constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
 constexpr int kTurnThreads = 256, kTurnPitch = 66;  // turn.cuh
 
-// Of halves: a stride of whole 16 bytes, where an axis of this size has any.
+// Whether a stride of halves is of whole 16 bytes, where an axis of this size has any.
 bool is_unit(int64_t stride, int64_t size) {
   return size == 1 || (stride > 0 && stride % 8 == 0);
 }
@@ -140,7 +140,7 @@ int64_t ConvolutionLayout::weight_blocks() const {
   return ceil_div(rows_ * window_ * weight_channels_ / 8, int64_t{kTurnThreads});
 }
 
-// Of 64 channels of a line of weights, as many as a block's threads turn at a time where all that
+// How many parts of 64 channels of a line of weights a block's threads turn at a time, where all that
 // a line has lies side by side, channel by channel; 0: it lies otherwise.
 int64_t ConvolutionLayout::weight_parts() const {
   const ConvolutionProblem& p = problem_;

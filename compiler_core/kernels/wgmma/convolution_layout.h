@@ -29,7 +29,7 @@ class ConvolutionLayout {
   const MatmulOperand& w() const { return problem_.product.a; }
   bool images_in_place() const { return images_in_place_; }
   bool weights_in_place() const { return weights_in_place_; }
-  // Of an image, and of an element of a line of weights, as they are laid out.
+  // The channels of an image, and of an element of a line of weights, as they are laid out.
   int64_t channels() const { return channels_; }
   int64_t weight_channels() const { return weight_channels_; }
   int64_t window() const { return window_; }  // elements
@@ -37,9 +37,8 @@ class ConvolutionLayout {
   int64_t width() const { return width_; }
   int64_t images() const { return problem_.product.batch[0]; }
   int64_t chunks() const { return weight_channels_ / WgmmaMatmulSchedule::kDepth; }
-  // Of the depth.
-  int64_t steps() const;
-  // Of an image, of a line of weights, and the number of lines, as they are laid out.
+  int64_t steps() const;  // that the depth takes
+  // The bytes of an image and of a line of weights, and the number of lines, as they are laid out.
   int64_t plane_bytes() const { return height_ * width_ * channels_ * 2; }
   int64_t row_bytes() const { return window_ * weight_channels_ * 2; }
   int64_t row_count() const { return rows_; }

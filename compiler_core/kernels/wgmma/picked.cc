@@ -142,7 +142,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -389,7 +389,7 @@ class Chooser {
     in_place_[static_cast<size_t>(picked.gather)] = true;
   }
 
-  // What is narrow is stored, and what scales and zeros are Views of.
+  // Stores the narrow operand, and what scales and zeros are Views of.
   void widen_in_place(const Dequantised& operand) {
     store_below_views(operand.stored);
     for (NodeId at : {operand.zero, operand.scale}) {

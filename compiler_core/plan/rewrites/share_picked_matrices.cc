@@ -196,7 +196,7 @@ class Sharing {
   const Dim depth_, columns_;
 };
 
-// Of single rows, in known numbers.
+// Whether each product is of a single row, and how many there are is known.
 bool is_shareable(const Graph& graph, const Node& node) {
   const auto picked = picked_matrices(graph, node);
   if (!picked || !node.shape[1].is(1)) return false;

@@ -108,7 +108,7 @@ TEST_F(PostgresTransferTest, WhatSeveralMachinesStoredComesBackToOneDiskBesideTh
   EXPECT_EQ(again->written_blobs, 1) << "what came since";
 }
 
-// Of a database that no coordinator of this release has written yet.
+// No coordinator of this release has written that database yet.
 TEST_F(PostgresTransferTest, ADatabaseOfBeforeTheAuditTrailIsExportedToo) {
   const TempDir dir = TempDir::create("kiln-transfer-test").value();
   {

@@ -106,7 +106,7 @@ TEST_F(TensorMapsTest, AProgramFollowsItsCallersPointersAlsoWhenItIsReplayed) {
   }
 }
 
-// What a kernel finds in a map of windows of f32[2, 4, 4, 16].
+// A kernel that writes down what it finds in a map of windows of f32[2, 4, 4, 16].
 Artifact windows_artifact() {
   Recipe recipe;
   recipe.inputs = {{DType::kF32, {2, 4, 4, 16}}};  // n, h, w, c

@@ -33,7 +33,7 @@ struct Thread {
   Thread* cluster;  // thread 0 of block 0 of the cluster
   int block_threads;
   bool ended;
-  // Of the block, in its thread 0; and one for each warpgroup to meet at.
+  // The block's, in its thread 0: those that kernels number, and one for each warpgroup to meet at.
   NumberedBarrier numbered[kNumberedBarriers + kMostWarpgroups];
   int registers;  // that threads of the block asked for, likewise
   // What this lane shows to its warp. Consecutive meetings take turns, so one meeting an exchange

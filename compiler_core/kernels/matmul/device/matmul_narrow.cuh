@@ -4,9 +4,10 @@
 // of the depth are multiplied by its scale before they join the others. Stages and barriers are
 // matmul.cuh's.
 //
-// Of the generated source, behind it, where weights stand for other numbers,
-//   struct Weights  group: of the depth, a multiple of 32, that one scale and one zero are for; 0: all
-//                   of it; scaled, zeroed: whether there are any; whole_zeros: they are integers; is_signed
+// The generated source defines behind it, where weights stand for other numbers,
+//   struct Weights  group: the elements of the depth, a multiple of 32, that one scale and one zero are
+//                   for; 0: all of them; scaled, zeroed: whether there are any; whole_zeros: they are
+//                   integers; is_signed
 namespace {
 
 // The functions (line, depth) that give a scale and a zero.
@@ -128,8 +129,8 @@ struct NarrowSums {
         _Pragma("unroll") for (float& y : matrix) y = 0;
   }
 
-  // Of the group that begins at `depth`, or lies around it. One scale for all of the depth is loaded
-  // when the sums are there.
+  // Loads the scales and zeros of the group that begins at `depth`, or lies around it. One scale for all
+  // of the depth is loaded when the sums are there.
   KILN_MEMBER void load_factors(int depth) {
     if constexpr (groups) load_scales(depth);
     if constexpr (offset) {

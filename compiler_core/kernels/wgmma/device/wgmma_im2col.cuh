@@ -9,7 +9,7 @@
 //              one writes it
 namespace {
 
-// What a block does, as multiply_all() has it: tile after tile, of each all steps.
+// The work of a block, as multiply_all() has it: tile after tile, of each all steps.
 struct WholeTiles {
   static constexpr int first = 0, steps = Tiling::steps;
   int tile = static_cast<int>(block_index());

@@ -63,13 +63,13 @@ struct Tile {
 };
 constexpr int kTiles = Tiling::row_tiles * Tiling::column_tiles * Tiling::batches;
 
-// The sums of one tile, in registers: thread 32 w + l of a warpgroup has rows 16 w + l / 4 and 8
+// The sums of `steps` of one tile, in registers: thread 32 w + l of a warpgroup has rows 16 w + l / 4 and 8
 // further, and of columns 8 j + 2 (l % 4) and the next, in this order, for every j.
-KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int group,
-                               Accumulator (&sums)[kParts][Tiling::columns / 2]) {
+KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int group, int steps,
+                          Accumulator (&sums)[kParts][Tiling::columns / 2]) {
   const bool leads = thread_index() % 128 == 0;
   int before = -1;
-  _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
+  _Pragma("unroll 1") for (int step = 0; step < steps; ++step) {
     barrier_wait(ring.full + 8 * slot.number, slot.parity);
     warpgroup_begin();
     const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
@@ -89,7 +89,7 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
   if (leads) barrier_arrive(ring.empty + 8 * before);
 }
 
-// What the sums of a step are multiplied by: nothing, or the scale of a row and step with that of
+// The factor of the sums of a step: none, or the scale of a row and step with that of
 // `columns` neighbouring ones, a tile's at least, and the step.
 struct NoScales {
   static constexpr bool scaled = false;
@@ -112,7 +112,7 @@ struct ThreadScales {
       _Pragma("unroll") for (int half = 0; half < 2; ++half) row[i][half] =
           scales.row_scale(first + i * 64 + half * 8, step) * column;
   }
-  // Of sum j of part i.
+  // The factor of sum j of part i.
   KILN_MEMBER float of(int i, int j) const { return row[i][j / 2 % 2]; }
 };
 template <>
@@ -155,15 +155,14 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
   }
 }
 
-// Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
-// first warpgroup call tiles.bring(), and arrive `tiles.arrivals` times at a `full` barrier.
-template <class Tiles, class Ending, class Scales>
-KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending,
-                              const Scales& scales) {
+// Makes the barriers; a `full` one takes so many arrivals. The number of this warpgroup among those that
+// multiply; -1: it is the first, which brings the operands.
+template <int arrivals, class Ending>
+KILN_INLINE int begin_block(const Ring& ring, const Ending& ending) {
   const int thread = thread_index();
   if (thread == 0) {
     _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
-      barrier_init(ring.full + 8 * i, Tiles::arrivals);
+      barrier_init(ring.full + 8 * i, arrivals);
       barrier_init(ring.empty + 8 * i, Tiling::groups);
     }
   }
@@ -171,6 +170,15 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
   barriers_are_made();
   block_barrier();
   const int group = shuffle(thread / 128, 0) - 1;  // the same of the warp, seen by the compiler
+  return group;
+}
+
+// Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
+// first warpgroup call tiles.bring(), and arrive `Tiles::arrivals` times at a `full` barrier.
+template <class Tiles, class Ending, class Scales>
+KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending,
+                              const Scales& scales) {
+  const int group = begin_block<Tiles::arrivals>(ring, ending);
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
     tiles.bring(ring);
@@ -185,7 +193,7 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
     if constexpr (Tiling::promotes)
       sum_tile_by_steps(ring, slot, tile, group, scales, sums);
     else
-      sum_tile(ring, slot, group, sums);
+      sum_tile(ring, slot, group, Tiling::steps, sums);
     ending.finish(tile, group, sums);
   }
   ending.end();

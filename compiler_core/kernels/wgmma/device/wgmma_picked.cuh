@@ -23,7 +23,7 @@ KILN_INLINE int matrix_of(const T* index, int i) {
   const int64_t matrix = index[i] < 0 ? index[i] + Runs::matrices : index[i];
   return static_cast<int>(matrix < 0 ? 0 : matrix < Runs::matrices ? matrix : Runs::matrices - 1);
 }
-// Where the run ends that index i is in, `limit` at most.
+// The end of the run that index i is in, `limit` at most.
 template <class T>
 KILN_INLINE int end_of_run(const T* index, int i, int limit) {
   const int matrix = matrix_of(index, i);
@@ -111,16 +111,7 @@ struct PickedTiles {
     const int tiles = count();
     _Pragma("unroll 1") for (int t = block_index(); t < tiles; t += Tiling::blocks) {
       const PickedTile tile(runs, t);
-      _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-        char* full = ring.full + 8 * slot.number;
-        barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
-        barrier_arrive_expecting(full, kABytes + kBBytes);
-        copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, full, tile.row, step * kDepth,
-                                   tile.matrix);
-        copy_tile<B, Tiling::columns>(ring.b + slot.number * kBBytes, b, full, tile.column,
-                                      step * kDepth, tile.matrix);
-        slot.next();
-      }
+      bring_tile(ring, slot, a, b, tile, tile.matrix);
     }
   }
 };
@@ -139,16 +130,7 @@ KILN_INLINE void pass_tile(const Ring& ring, Slot<Tiling::stages>& slot, int gro
 // As multiply_all(), of as many tiles as the runs have.
 template <class Ending>
 KILN_INLINE void multiply_picked(const PickedTiles& tiles, const Ring& ring, Ending& ending) {
-  const int thread = thread_index();
-  if (thread == 0) {
-    _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
-      barrier_init(ring.full + 8 * i, 1);
-      barrier_init(ring.empty + 8 * i, Tiling::groups);
-    }
-  }
-  barriers_are_made();
-  block_barrier();
-  const int group = shuffle(thread / 128, 0) - 1;  // the same of the warp, seen by the compiler
+  const int group = begin_block<1>(ring, ending);
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
     tiles.bring(ring);
@@ -164,7 +146,7 @@ KILN_INLINE void multiply_picked(const PickedTiles& tiles, const Ring& ring, End
       continue;
     }
     Accumulator sums[kParts][Tiling::columns / 2];
-    sum_tile(ring, slot, group, sums);
+    sum_tile(ring, slot, group, Tiling::steps, sums);
     ending.finish(tile, group, sums);
   }
 }

@@ -74,45 +74,10 @@ struct SharedTiles {
   }
 };
 
-// As sum_tile(), of so many steps.
-KILN_INLINE void sum_steps(const Ring& ring, Slot<Tiling::stages>& slot, int group, int steps,
-                           Accumulator (&sums)[kParts][Tiling::columns / 2]) {
-  const bool leads = thread_index() % 128 == 0;
-  int before = -1;
-  _Pragma("unroll 1") for (int step = 0; step < steps; ++step) {
-    barrier_wait(ring.full + 8 * slot.number, slot.parity);
-    warpgroup_begin();
-    const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
-    const char* b = ring.b + slot.number * kBBytes;
-    _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q) {
-      _Pragma("unroll") for (int i = 0; i < kParts; ++i)
-          warpgroup_multiply(sums[i], a + i * kAtomBytes + q * (A::depth_inner ? 32 : 2048),
-                             b + q * (B::depth_inner ? 32 : 2048), step + q > 0);
-    }
-    warpgroup_commit();
-    warpgroup_wait<1>();  // the step before has been read
-    if (leads && before >= 0) barrier_arrive(ring.empty + 8 * before);
-    before = slot.number;
-    slot.next();
-  }
-  warpgroup_wait<0>();
-  if (leads) barrier_arrive(ring.empty + 8 * before);
-}
-
 // As multiply_all(), of this block's share of the tiles. `memory`: as above.
 template <class Tiles, class Ending>
 KILN_INLINE void multiply_shared(const Tiles& tiles, const Ring& ring, Ending& ending, char* memory) {
-  const int thread = thread_index();
-  if (thread == 0) {
-    _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
-      barrier_init(ring.full + 8 * i, Tiles::arrivals);
-      barrier_init(ring.empty + 8 * i, Tiling::groups);
-    }
-  }
-  if (thread >= 128 && thread % 32 == 0) ending.make_barriers();
-  barriers_are_made();
-  block_barrier();
-  const int group = shuffle(thread / 128, 0) - 1;  // the same of the warp, seen by the compiler
+  const int group = begin_block<Tiles::arrivals>(ring, ending);
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
     tiles.bring(ring);
@@ -124,7 +89,7 @@ KILN_INLINE void multiply_shared(const Tiles& tiles, const Ring& ring, Ending& e
     const Tile tile(walk.tile);
     if (walk.is_whole()) ending.begin(tile, group);
     Accumulator sums[kParts][Tiling::columns / 2];
-    sum_steps(ring, slot, group, walk.steps, sums);
+    sum_tile(ring, slot, group, walk.steps, sums);
     if (!walk.is_whole()) {
       if (!walk.add(memory, group, sums)) continue;
       ending.begin(tile, group);

@@ -15,6 +15,20 @@ KILN_INLINE void copy_tile(char* to, const CUtensorMap* map, char* barrier, int 
   }
 }
 
+// Lets the copy engine bring every step of a tile: `batch` of both operands.
+KILN_INLINE void bring_tile(const Ring& ring, Slot<Tiling::stages>& slot, const CUtensorMap* a,
+                            const CUtensorMap* b, const Tile& tile, int batch) {
+  _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
+    char* full = ring.full + 8 * slot.number;
+    barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
+    barrier_arrive_expecting(full, kABytes + kBBytes);
+    copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, full, tile.row, step * kDepth, batch);
+    copy_tile<B, Tiling::columns>(ring.b + slot.number * kBBytes, b, full, tile.column, step * kDepth,
+                                  batch);
+    slot.next();
+  }
+}
+
 // Lets the copy engine bring every step of every tile.
 struct BoxTiles {
   static constexpr int arrivals = 1;
@@ -25,16 +39,7 @@ struct BoxTiles {
     Slot<Tiling::stages> slot;
     _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
       const Tile tile(t);
-      _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-        char* full = ring.full + 8 * slot.number;
-        barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
-        barrier_arrive_expecting(full, kABytes + kBBytes);
-        copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, full, tile.row, step * kDepth,
-                                   tile.batch);
-        copy_tile<B, Tiling::columns>(ring.b + slot.number * kBBytes, b, full, tile.column,
-                                      step * kDepth, tile.batch);
-        slot.next();
-      }
+      bring_tile(ring, slot, a, b, tile, tile.batch);
     }
   }
 };

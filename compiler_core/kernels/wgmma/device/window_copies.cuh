@@ -39,7 +39,7 @@ KILN_INLINE unsigned arrive_at(unsigned* counter) {
   asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
   return before;
 }
-// Of what other blocks have written.
+// Reads what other blocks have written.
 KILN_INLINE void load_part(const void* p, Bits<16>& x) {
   asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(x.word[0]), "=r"(x.word[1]), "=r"(x.word[2]), "=r"(x.word[3])

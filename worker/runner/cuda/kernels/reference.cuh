@@ -179,8 +179,8 @@ KILN_INLINE void reduce(const T* x, T* out, T identity, i64 combine, const i64* 
   }
 }
 
-// Of `rows`, the one that an index names: a negative one counts from the end, one out of range names
-// what is nearest.
+// The row that an index names: a negative index counts from the end, one out of range names the
+// nearest row.
 KILN_INLINE i64 named_row(i64 index, i64 rows) {
   const i64 at = index < 0 ? index + rows : index;
   return at < 0 ? 0 : at >= rows ? rows - 1 : at;
