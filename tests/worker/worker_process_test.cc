@@ -269,9 +269,8 @@ TEST_F(WorkerProcess, ToldToStopItDoesNotWaitForItsCompilers) {
   start_with_a_slow_compiler();
   ::kill(pid_, SIGTERM);
   ASSERT_TRUE(report_where([](const WorkerReport& report) { return report.draining; }));
-  ::kill(
-      pid_,
-      SIGTERM);  // a second one does not let it finish; its last report may go down with the connection
+  ::kill(pid_, SIGTERM);  // a second one does not let it finish
+  ASSERT_TRUE(report_where([](const WorkerReport& report) { return report.draining; }));
   const int status = wait_for_exit();
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);

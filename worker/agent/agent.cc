@@ -116,6 +116,7 @@ Result<std::unique_ptr<Connection>> Agent::connect() {
 // Reports and takes orders until stop() (ok) or the connection ends (its error).
 Status Agent::converse(Connection& connection, const Work& work) {
   attach(&connection);
+  unanswered_ = 0;
   Status status;
   while (status && !stopping() && !finished())
     status = exchange(connection, work, options_.report_period_ms);
@@ -136,6 +137,7 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
   }
   if (work.compiled) report.compiled = work.compiled();  // after, so those of its results are in it
   TRY_STATUS(connection.send(std::move(report)));
+  ++unanswered_;
   for (;;) {
     {
       const std::lock_guard lock(mu_);
@@ -154,14 +156,18 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
     auto* orders = std::get_if<WorkerOrders>(&*message);
     if (orders == nullptr)
       return fail(Code::kUnavailable, "the coordinator answers as to a client");
+    unanswered_ = std::max(0, unanswered_ - 1);
     HeldLeases::Changes changes;
     {
       const std::lock_guard lock(mu_);
       const bool drain = orders->drain;
       changes = leases_.apply(std::move(*orders));
       if (drain) begin_to_finish();
-      if (finish_until_ && leases_.is_idle()) return {};
-      if (stopping_ && !leases_.has_results()) return {};
+      // A connection that ends takes along what the coordinator has not read: the last report is
+      // answered first.
+      const bool is_over =
+          (finish_until_ && leases_.is_idle()) || (stopping_ && !leases_.has_results());
+      if (is_over && unanswered_ == 0) return {};
     }
     for (const uint64_t lease : changes.drop) work.drop(lease);
     if (!changes.start.empty()) start(std::move(changes.start), work);
@@ -180,7 +186,8 @@ void Agent::start(std::vector<Job> jobs, const Work& work) {
   if (!jobs.empty()) work.start(std::move(jobs));
 }
 
-// Stops the work, gives the leases back and waits, a little, for the results to be stored.
+// Stops the work, gives the leases back and waits, a little, for the results to be stored and the last
+// report to be answered.
 void Agent::drain(Connection* connection, const Work& work) {
   work.stop();
   {
@@ -193,7 +200,7 @@ void Agent::drain(Connection* connection, const Work& work) {
     constexpr int kTryAgainMs = 100;
     if (!exchange(*connection, work, std::min(kTryAgainMs, left_ms(until)))) return;
     const std::lock_guard lock(mu_);
-    if (!leases_.has_results() || left_ms(until) == 0) return;
+    if ((!leases_.has_results() && unanswered_ == 0) || left_ms(until) == 0) return;
   }
 }
 

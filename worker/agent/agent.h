@@ -91,6 +91,7 @@ class Agent {
   bool stopping_ = false;                                              // guarded by mu_
   std::optional<std::chrono::steady_clock::time_point> finish_until_;  // guarded by mu_
   bool news_ = false;                 // guarded by mu_; a result not reported yet
+  int unanswered_ = 0;                // reports on this connection; run()'s thread
   HeldLeases leases_;                 // guarded by mu_
   Connection* connection_ = nullptr;  // guarded by mu_; to wake run()
   // Guarded by mu_; what status() tells beside the leases.
