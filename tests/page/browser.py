@@ -20,18 +20,29 @@ def is_installed() -> bool:
     return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
 
 
+def started_driver() -> tuple[subprocess.Popen[str], str]:
+    """A chromedriver and its address. It takes a free port of IPv4 and then the same of IPv6, and ends where that one
+    is somebody else's: then another is asked for."""
+    said: list[str] = []
+    for _ in range(5):
+        driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  text=True)
+        assert driver.stdout
+        for line in driver.stdout:
+            said.append(line)
+            if "started successfully on port" in line:
+                return driver, "http://127.0.0.1:" + line.rstrip().rstrip(".").rsplit(" ", 1)[1]
+        driver.wait()
+        driver.stdout.close()
+    raise AssertionError("chromedriver does not start: " + "".join(said))
+
+
 class Browser:
     """One window. `script`: whether pages may run theirs; `dark`: what the page is told that people prefer."""
 
     def __init__(self, width: int, height: int = 1000, *, script: bool = True, dark: bool = False) -> None:
         self.profile = tempfile.TemporaryDirectory()
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL, text=True)
-        assert self.driver.stdout
-        for line in self.driver.stdout:
-            if "started successfully on port" in line:
-                self.base = "http://127.0.0.1:" + line.rstrip().rstrip(".").rsplit(" ", 1)[1]
-                break
+        self.driver, self.base = started_driver()
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                      f"--user-data-dir={self.profile.name}", f"--window-size={width},{height}"]
         if dark:
