@@ -262,8 +262,13 @@ class Child {
 
   KILN_IN_CHILD void drop_privileges() const {
     CapabilityHeader header;
-    Capabilities none[2];
-    check("capset", call(SYS_capset, &header, &none));
+    Capabilities held[2], none[2];
+    uint32_t any = ~0U;
+    if (call(SYS_capget, &header, &held) == 0)
+      any = held[0].effective | held[0].permitted | held[0].inheritable | held[1].effective |
+            held[1].permitted | held[1].inheritable;
+    // Who holds none may be forbidden the call (ops/systemd/confined.conf).
+    if (any != 0) check("capset", call(SYS_capset, &header, &none));
     check("no_new_privs", call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
   }
 
