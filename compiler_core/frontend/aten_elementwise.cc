@@ -276,6 +276,9 @@ Values shift(Call& c) {
   const Operand both[] = {x, y};
   const DType type = result_type(c.b, both);
   if (!is_integer(type)) return {c.unsupported("shifts of anything but integers are not covered")};
+  // Bytes without a sign: a quotient in their own type.
+  if (!left && type == DType::kU8 && y.number && y.number->value >= 0 && y.number->value < 8)
+    return {(operand_of(c, "self", type) / std::exp2(y.number->value)).id};
   const DType compute = left ? type : DType::kI64;
   const Expr a = operand_of(c, "self", compute), n = operand_of(c, "other", compute);
   if (left) {

@@ -77,7 +77,8 @@ Table make_table() {
         loss_lowerings(),          random_lowerings(),         backward_lowerings(),
         norm_backward_lowerings(), linear_algebra_lowerings(), scan_lowerings(),
         special_lowerings(),       expert_lowerings(),         quantised_lowerings(),
-        complex_lowerings(),       fourier_lowerings()})
+        packed_weight_lowerings(), torchao_lowerings(),        complex_lowerings(),
+        fourier_lowerings()})
     for (const Lowering& lowering : list) table.emplace(lowering.name, &lowering);
   return table;
 }

@@ -130,6 +130,61 @@ def int8(x: Any, y: Any, real: Any, scales: Any) -> Any:
     return torch._int_mm(x, y), packed
 
 
+@program("weights of four bits", halves(5, 64), lambda: torch.randint(0, 16, (176, 64), dtype=torch.int32),
+         lambda: torch.stack([torch.rand(2, 176) * 0.1, torch.randn(2, 176)], -1).bfloat16(), normal(3, 64),
+         lambda: torch.randint(0, 256, (48, 32), dtype=torch.uint8), lambda: torch.rand(48, 2) * 0.1,
+         lambda: torch.randint(0, 16, (48, 2), dtype=torch.uint8))
+def four_bits(*operands: Any) -> Any:
+    x, weight, factors, y, packed, scales, zeros = operands
+    ops: Any = torch.ops.aten
+    own = ops._convert_weight_to_int4pack_for_cpu(weight, 1)
+    results = [own, ops._weight_int4pack_mm_for_cpu(x, own, 32, factors),
+               ops._weight_int4pack_mm_for_cpu(x.float(), own, 32, factors.float())]
+    low, high = packed & 15, packed >> 4
+    for q in (torch.stack([low, high], -1).view(48, 64), torch.stack([high, low], -1).view(48, 64),
+              torch.cat([low, high], -1)):
+        groups = (q.view(48, 2, 32).to(y.dtype) - zeros[:, :, None].to(y.dtype)) * scales[:, :, None]
+        results.append(nn.functional.linear(y, groups.view(48, 64)))
+    return results
+
+
+class Quantised(nn.Module):
+    """Layers of which torchao quantises each in its own way, behind a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torchao.quantization import (
+            Float8WeightOnlyConfig,
+            Int8DynamicActivationInt8WeightConfig,
+            Int8DynamicActivationIntxWeightConfig,
+            Int8WeightOnlyConfig,
+            IntxWeightOnlyConfig,
+            PerGroup,
+            quantize_,
+        )
+        from torchao.utils import unwrap_tensor_subclass
+
+        ways: list[Any] = [
+            Int8WeightOnlyConfig(version=2), Int8DynamicActivationInt8WeightConfig(version=2), Float8WeightOnlyConfig(),
+            IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
+            Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=PerGroup(32)),
+        ]
+        self.norm = nn.RMSNorm(64, eps=1e-6)
+        self.layers = nn.ModuleList(nn.Linear(64, 48, bias=False).bfloat16() for _ in ways)
+        for layer, way in zip(self.layers, ways, strict=True):
+            quantize_(layer, way)
+        unwrap_tensor_subclass(self)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        rows = self.norm(x).bfloat16()
+        return [layer(rows) for layer in self.layers]
+
+
+@model("ops: torchao", "programs of ops")
+def torchao() -> Case:
+    return Case(Quantised(), (torch.randn(6, 64),))
+
+
 @program("float8", normal(32, 64), normal(48, 64), lambda: torch.rand(48))
 def float8(x: Any, weight: Any, bias: Any) -> Any:
     one, scale = torch.ones(()), x.abs().amax() / 448

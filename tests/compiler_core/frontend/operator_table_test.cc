@@ -39,7 +39,8 @@ std::map<std::string, TableRow> read_table() {
   EXPECT_TRUE(in.good());
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("| aten.") && !line.starts_with("| higher_order.") &&
-        !line.starts_with("| quantized_decomposed.") && !line.starts_with("| transformers."))
+        !line.starts_with("| quantized_decomposed.") && !line.starts_with("| torchao.") &&
+        !line.starts_with("| transformers."))
       continue;
     const std::vector<std::string> cells = cells_of(line);
     EXPECT_GE(cells.size(), 4u) << line;

@@ -151,6 +151,31 @@ TEST(Plan, EachNormalisationIsOneRowKernel) {
   });
 }
 
+// As torchao writes it: the greatest magnitude of a row becomes the greatest of the type.
+TEST(Plan, QuantisingRowsIsPartOfTheKernelThatComputesThem) {
+  const auto normed = [](Program& p) {
+    const NodeId x = p.cast(p.input(kBF16, {8, 64}), kF32), square = p.mean(p.mul(x, x), 1);
+    const NodeId scale = p.unary(Op::kRsqrt, p.add(square, p.like(1e-6, square)));
+    return p.mul(p.cast(p.mul(x, scale), kBF16), p.input(kBF16, {64}));
+  };
+  const auto gated = [](Program& p) {
+    return p.mul(p.silu(p.input(kBF16, {8, 64})), p.input(kBF16, {8, 64}));
+  };
+  using Rows = std::function<NodeId(Program&)>;
+  for (const Rows& rows : {Rows(normed), Rows(gated)})
+    for (const auto& [type, most] : {std::pair{DType::kI8, 127.0}, {DType::kF8E4M3, 448.0}})
+      expect_families("row_reduction", [&](Program& p) {
+        const NodeId x = p.cast(rows(p), kF32);
+        const NodeId greatest = p.reduce(Op::kReduceMax, p.unary(Op::kAbs, x), {1}, true);
+        const NodeId quotient = p.div(greatest, p.like(most, greatest));
+        const NodeId scale = p.binary(Op::kMax, quotient, p.like(1e-7, quotient));
+        NodeId q = p.div(x, p.broadcast(scale, {8, 64}));
+        if (type == DType::kI8) q = p.unary(Op::kRound, q);
+        q = p.binary(Op::kMin, p.binary(Op::kMax, q, p.like(-most, q)), p.like(most, q));
+        return std::vector{p.cast(q, type), scale};
+      });
+}
+
 // The rows are needed again, by the residual: what is made of them for the norm is not stored too.
 TEST(Plan, AnEmbeddingIsStoredAndNotItsSquares) {
   const Plan plan = plan_of(graph_of([](Program& p) {
