@@ -39,6 +39,13 @@ Status send(Connection& connection, const Message& message, Remote::Clock::time_
   return sent;
 }
 
+// `why`: what the coordinator says of it; empty where it is lost.
+Error missing(const Digest& blob, const std::string& coordinator, const std::string& why) {
+  if (why.empty())
+    return {Code::kNotFound, "the coordinator no longer has blob " + blob.short_hex(), 0};
+  return {Code::kUnavailable, coordinator + " cannot read the program's binaries: " + why, 0};
+}
+
 using IsCancelled = std::function<bool()>;
 
 Result<Message> receive(Connection& connection, Remote::Clock::time_point deadline,
@@ -317,22 +324,30 @@ Status Remote::hear_revocations(Connection& connection, uint64_t serial,
 }
 
 Result<Remote::Blobs> Remote::fetch(const std::vector<Digest>& digests, const Waiting& waiting) {
+  using Given = Result<Blobs>;
   const auto ask = [&](bool& reached) {
-    return with_patience<Blobs>(
-        [&] { return fetch_once(digests, waiting.deadline, reached); },
-        [](const Result<Blobs>& blobs) { return !blobs ? &blobs.error() : nullptr; },
-        waiting.deadline);
+    return with_patience<Given>(
+        [&] { return fetch_once(digests, waiting.returns_until, reached); },
+        [](const Result<Given>& blobs) { return !blobs ? &blobs.error() : nullptr; },
+        waiting.returns_until);
   };
-  return until_it_stays<Blobs>(ask, waiting);
+  auto blobs = until_it_stays<Given>(ask, waiting);
+  if (blobs) return *std::move(blobs);
+  if (blobs.error().code == Code::kDeadlineExceeded)
+    return fail(remaining_ms(waiting.deadline) > 0 ? Code::kUnavailable : Code::kDeadlineExceeded,
+                endpoint_ + " did not send the program's binaries in time");
+  return fail(std::move(blobs).error());
 }
 
-Result<Remote::Blobs> Remote::fetch_once(const std::vector<Digest>& digests,
-                                         Clock::time_point deadline, bool& reached) {
+Result<Result<Remote::Blobs>> Remote::fetch_once(const std::vector<Digest>& digests,
+                                                 Clock::time_point deadline, bool& reached) {
   TRY(Sent sent, ask_for_blobs(digests, read_links_ && !links_fail_, deadline, reached));
   if (const auto left = follow_links(sent, deadline); !left.empty()) {
     TRY(Sent rest, ask_for_blobs(left, false, deadline, reached));
     sent.blobs.merge(rest.blobs);
+    if (!sent.missing) sent.missing = std::move(rest.missing);
   }
+  if (sent.missing) return Result<Blobs>(fail(*std::move(sent.missing)));
   Blobs blobs;
   for (const Digest& digest : digests) blobs.push_back(sent.blobs.at(digest));
   return blobs;
@@ -347,6 +362,7 @@ Result<Remote::Sent> Remote::ask_for_blobs(const std::vector<Digest>& digests, b
     BlobAssembly received(digests);
     Sent sent;
     std::unordered_set<Digest> linked;
+    std::string why;
     while (!received.done()) {
       TRY(Message message, receive(connection, deadline));
       reached = true;
@@ -354,14 +370,15 @@ Result<Remote::Sent> Remote::ask_for_blobs(const std::vector<Digest>& digests, b
       auto& reply = std::get<BlobReply>(message);
       for (BlobLink& link : reply.links)
         if (links_ok && linked.insert(link.digest).second) sent.links.push_back(std::move(link));
+      if (!reply.why.empty()) why = std::move(reply.why);
       TRY(const int64_t credit, received.add(std::move(reply)));
       if (credit > 0) TRY_STATUS(send(connection, BlobCredit{request.request, credit}, deadline));
     }
     for (const Digest& digest : digests) {
       if (const std::string* blob = received.find(digest))
         sent.blobs[digest] = *blob;
-      else if (!linked.contains(digest))
-        return fail(Code::kNotFound, "the coordinator no longer has blob " + digest.short_hex());
+      else if (!linked.contains(digest) && !sent.missing)
+        sent.missing = missing(digest, connection.endpoint(), why);
     }
     std::erase_if(sent.links, [&](const BlobLink& link) {
       return sent.blobs.contains(link.digest) ||
@@ -369,7 +386,7 @@ Result<Remote::Sent> Remote::ask_for_blobs(const std::vector<Digest>& digests, b
     });
     return sent;
   };
-  const auto passes_on = [](const Result<Sent>& sent) { return !sent; };
+  const auto passes_on = [](const Result<Sent>& sent) { return !sent || sent->missing; };
   return with_anyone<Sent>(converse, passes_on, reached);
 }
 

@@ -70,7 +70,8 @@ class Remote {
   struct Waiting {
     Waiting(Clock::time_point until) : deadline(until), returns_until(until) {}  // NOLINT: no more
     Clock::time_point deadline;
-    Clock::time_point returns_until;  // for a service that went away to come back
+    // For a service that went away to come back, and for binaries: what is left is the fallback's.
+    Clock::time_point returns_until;
     std::function<void(const Progress&)> on_progress{};
     std::function<void(const std::string&)> on_message{};
     std::function<bool()> is_cancelled{};
@@ -83,7 +84,8 @@ class Remote {
   Result<Word> compile(const CompileRequest& request,
                        const std::function<std::string()>& graph_text, const Waiting& waiting);
 
-  // The bytes of each digest, checked. kNotFound names the first one missing. An overloaded
+  // The bytes of each digest, checked. kNotFound names the first one missing; kUnavailable, too, where
+  // the coordinator cannot read one now, with its reason, or has not sent them by returns_until. An overloaded
   // coordinator is asked again, and the return of one that went away waited for, as by compile().
   using Blobs = std::vector<std::string>;
   Result<Blobs> fetch(const std::vector<Digest>& digests, const Waiting& waiting);
@@ -102,12 +104,14 @@ class Remote {
                             bool& reached);
   // Asks for the list, if the serial is news.
   Status hear_revocations(Connection& connection, uint64_t serial, Clock::time_point deadline);
-  Result<Blobs> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline,
-                           bool& reached);
+  // The outer result is the connection's, the inner one the coordinator's answer.
+  Result<Result<Blobs>> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline,
+                                   bool& reached);
   // What the service sends of these, and links to the others, if they may be.
   struct Sent {
-    std::unordered_map<Digest, std::string> blobs;
-    std::vector<BlobLink> links;
+    std::unordered_map<Digest, std::string> blobs{};
+    std::vector<BlobLink> links{};
+    std::optional<Error> missing{};  // one of them is, or cannot be read now
   };
   Result<Sent> ask_for_blobs(const std::vector<Digest>& digests, bool links_ok,
                              Clock::time_point deadline, bool& reached);

@@ -218,6 +218,7 @@ struct BlobReply {
   missing @2 :List(Data);         # digests
   last @3 :Bool;
   links @4 :List(Link);           # instead of chunks, for who asked with linksOk
+  why @5 :Text;                   # the missing cannot be read now; empty: they are lost, and made again
 
   struct Chunk {
     digest @0 :Data;              # of the whole blob

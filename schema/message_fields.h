@@ -75,7 +75,7 @@ struct Fields {
   }
   static void of(auto& f, Is<BlobLink> auto& m) { f(m.digest, Sized{m.url, kMaxUrlBytes}); }
   static void of(auto& f, Is<BlobReply> auto& m) {
-    f(m.request, m.chunks, m.missing, m.last, m.links);
+    f(m.request, m.chunks, m.missing, m.last, m.links, Sized{m.why, kMaxSentenceBytes});
   }
   static void of(auto& f, Is<BlobCredit> auto& m) { f(m.request, m.bytes); }
   static void of(auto& f, Is<WorkerStats> auto& m) {

@@ -133,6 +133,7 @@ struct BlobReply {  // one or more per request; `last` ends it
   std::vector<Digest> missing;
   bool last = true;
   std::vector<BlobLink> links{};
+  std::string why{};  // the missing cannot be read now; empty: they are lost
 };
 struct BlobCredit {
   uint64_t request = 0;

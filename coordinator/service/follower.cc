@@ -26,6 +26,7 @@ namespace {
 
 constexpr char kSoftware[] = "kiln 0.1.0";
 constexpr int kTickMs = 100;
+constexpr int64_t kKeysMs = 500;
 constexpr int64_t kSecondMs = 1'000;
 constexpr int64_t kFreshMs = 900;  // less than a second with the way to the store
 constexpr size_t kMostWaiting = 100'000;
@@ -99,7 +100,7 @@ struct Follower::Loop final : JobQueue {
   std::unordered_map<Digest, std::vector<Asked>> asked;  // programs that the store is asked for
   size_t waiting = 0;                                    // in `asked`
   int64_t hits = 0, passed_on = 0, read_failures = 0;
-  int64_t next_tick_ms = 0, next_second_ms = 0;
+  int64_t next_tick_ms = 0, next_second_ms = 0, next_keys_ms = 0;
   LoopTimes times;
   Clock::time_point message_start;  // of the one being handled
 
@@ -134,9 +135,12 @@ void Follower::Loop::tick() {
   for (const PeerId& peer : listener->take_gone()) close(peer);
   for (const PeerId& peer : blobs.take_stalled(now))
     refuse(peer, {Code::kUnavailable, "a request for blobs had no credit for 30 s: it ends", 0});
+  if (now >= next_keys_ms) {
+    next_keys_ms = now + kKeysMs;
+    (void)listener->refresh_keys();
+  }
   if (now < next_second_ms) return;
   next_second_ms = now + kSecondMs;
-  (void)listener->refresh_keys();
   {
     const std::scoped_lock lock(mu);
     for (const Digest& program : manifests.take_used()) used.push_back(program);

@@ -9,6 +9,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kTickMs = 100;
+constexpr int64_t kKeysMs = 500;            // a key that is revoked is out within a second
 constexpr int64_t kWorkerProbeMs = 1'000;   // how soon a vanished worker is noticed
 constexpr int64_t kClientProbeMs = 15'000;  // quiet for so long: is it still there?
 constexpr size_t kProbesATurn = 256;
@@ -124,11 +125,14 @@ void ServiceLoop::tick() {
   for (const PeerId& peer : listener->take_gone()) close(peer);
   for (const PeerId& peer : blobs.take_stalled(now))
     refuse(peer, Code::kUnavailable, "a request for blobs had no credit for 30 s: it ends");
+  if (now >= next_keys_ms) {
+    next_keys_ms = now + kKeysMs;
+    refresh_keys();
+  }
   if (now < next_probe_ms) return;
   next_probe_ms = now + kWorkerProbeMs;
   storage.tick();
   trail.tick();
-  refresh_keys();
   for (const LogLine& line : refusals.take_lines(now)) log(line);
   publish_status();
   spare.tick(times.turn.count());

@@ -149,7 +149,7 @@ struct ServiceLoop final : EventLoop {
   WorkerLog workers;
   History history;
   Refusals refusals;
-  int64_t next_tick_ms = 0, next_probe_ms = 0;
+  int64_t next_tick_ms = 0, next_probe_ms = 0, next_keys_ms = 0;
   struct Planning {
     size_t bytes = 0;  // of the graph
     std::string user;

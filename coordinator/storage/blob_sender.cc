@@ -140,25 +140,32 @@ BlobSender::Piece BlobSender::advance(Transfer& transfer, int64_t now_ms) {
   while (transfer.next < digests.size() && room > 0 && reads < kReadsAPiece) {
     const Digest& digest = digests[transfer.next];
     const bool as_link = wanted(transfer, transfer.next).as_link;
-    const Result<Opened> opened = open(transfer, reads);
+    const Result<Opened> opened = open(transfer, now_ms, reads);
     if (!opened && as_link) {  // the bytes, then
       transfer.fetch.reset();
       transfer.has_no_link = true;
       continue;
     }
     if (!opened) {
-      const bool lost = is_lost(opened.error().code);
-      const bool away = opened.error().code == Code::kUnavailable;
+      if (is_lost(opened.error().code)) {
+        missing_.push_back(digest);
+        reply.missing.push_back(digest);
+        go_on();
+        continue;
+      }
+      // A store that took its time to say so has tried for that long.
+      if (!transfer.refused_ms) transfer.refused_ms = transfer.fetch->begun_ms;
       transfer.fetch.reset();
-      if (!transfer.refused_ms) transfer.refused_ms = now_ms;
-      if (!lost && now_ms - *transfer.refused_ms < kRefusedPatienceMs) {
+      if (now_ms - *transfer.refused_ms < kRefusedPatienceMs) {
+        const bool away = opened.error().code == Code::kUnavailable;
         transfer.try_again_ms = now_ms + (away ? kAwayMs : 0);
         break;
       }
-      reply.missing.push_back(digest);
-      if (lost) missing_.push_back(digest);
-      go_on();
-      continue;
+      reply.why = opened.error().message;
+      reply.missing.insert(reply.missing.end(),
+                           digests.begin() + static_cast<int64_t>(transfer.next), digests.end());
+      transfer.next = digests.size();
+      break;
     }
     const std::string* const blob = opened->text;
     if (blob == nullptr) break;
@@ -189,7 +196,7 @@ BlobSender::Wanted BlobSender::wanted(const Transfer& transfer, size_t index) co
           hands_out_links_ && transfer.request.links_ok && !has_no_link};
 }
 
-Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int& reads) {
+Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int64_t now_ms, int& reads) {
   const Wanted next = wanted(transfer, transfer.next);
   if (const std::string* blob = memory_.find(next.digest)) {
     transfer.fetch.reset();
@@ -199,11 +206,11 @@ Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int& reads) {
   if (!transfer.fetch) {
     if (under_way_.size() >= kMostUnderWay && !under_way_.contains(next)) return Opened{};
     ++reads;
-    transfer.fetch = fetch(next);
+    transfer.fetch = fetch(next, now_ms);
   }
   const auto& answer = transfer.fetch->answer;
   if (!answer) {
-    fetch_ahead(transfer);
+    fetch_ahead(transfer, now_ms);
     return Opened{};
   }
   if (!*answer) return fail(answer->error());
@@ -211,10 +218,10 @@ Result<BlobSender::Opened> BlobSender::open(Transfer& transfer, int& reads) {
 }
 
 // A store on this machine's disk answers before this returns.
-std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Wanted& wanted) {
+std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Wanted& wanted, int64_t now_ms) {
   const auto [found, is_new] = under_way_.try_emplace(wanted);
   if (!is_new) return found->second;
-  auto begun = found->second = std::make_shared<Fetch>();
+  auto begun = found->second = std::make_shared<Fetch>(Fetch{now_ms});
   auto then = on_loop<std::string>(
       loop_, [this, wanted](Result<std::string> answer) { brought(wanted, std::move(answer)); });
   if (wanted.as_link)
@@ -226,13 +233,13 @@ std::shared_ptr<BlobSender::Fetch> BlobSender::fetch(const Wanted& wanted) {
 
 // One after another, a program's binaries would each cost a way to the store and back.
 // Bytes come to memory, links to who asked.
-void BlobSender::fetch_ahead(Transfer& transfer) {
+void BlobSender::fetch_ahead(Transfer& transfer, int64_t now_ms) {
   const std::vector<Digest>& digests = transfer.request.digests;
   const size_t end = std::min(digests.size(), transfer.next + kAhead);
   for (size_t i = transfer.next + 1; i < end && under_way_.size() < kMostUnderWay; ++i)
     if (memory_.find(digests[i]) == nullptr && !transfer.links_ahead.contains(i)) {
       const Wanted later = wanted(transfer, i);
-      auto fetched = fetch(later);
+      auto fetched = fetch(later, now_ms);
       if (later.as_link) transfer.links_ahead.emplace(i, std::move(fetched));
     }
 }

@@ -51,7 +51,8 @@ class BlobSender {
   // The next piece for a peer that gave credit and that `can_take` one; nothing if there is none.
   // Asks for a bounded number of blobs. A blob that cannot be read now (no descriptors or memory
   // left, the store is away) is tried again by later calls for some seconds of the caller's clock;
-  // then the peer hears that it is missing.
+  // then the peer hears why, and that it and those after it are missing: a program without one of its
+  // binaries is none.
   std::optional<Piece> next(int64_t now_ms, const std::function<bool(const PeerId&)>& can_take);
 
   // Requested blobs that are lost, since the last call: absent or corrupt. What only cannot be read
@@ -63,8 +64,9 @@ class BlobSender {
   using Transfers = std::list<Transfer>;
   // A blob, or a link to it, that the store was asked for.
   struct Fetch {
-    std::optional<Result<std::string>> answer;  // none: it is under way
-    std::vector<Transfers::iterator> waiting;   // in waiting_
+    int64_t begun_ms = 0;
+    std::optional<Result<std::string>> answer{};  // none: it is under way
+    std::vector<Transfers::iterator> waiting{};   // in waiting_
   };
   struct Transfer {
     PeerId peer;
@@ -75,7 +77,7 @@ class BlobSender {
     int64_t offset = 0;                                      // of that blob
     std::shared_ptr<Fetch> fetch = nullptr;                  // of that blob, once it was asked for
     std::map<size_t, std::shared_ptr<Fetch>> links_ahead{};  // of later ones, by their index
-    std::optional<int64_t> refused_ms = {};                  // when it could first not be read
+    std::optional<int64_t> refused_ms = {};                  // since when it cannot be read
     int64_t try_again_ms = 0;
     bool has_no_link = false;  // that blob
     int64_t stalled_ms = 0;    // since when it has no credit
@@ -100,9 +102,9 @@ class BlobSender {
   void move(Transfers& to, Transfers::iterator transfer);
   void end(Transfers::iterator transfer);
   // The next blob, from memory or else from the store, to which a question is counted.
-  Result<Opened> open(Transfer& transfer, int& reads);
-  std::shared_ptr<Fetch> fetch(const Wanted& wanted);
-  void fetch_ahead(Transfer& transfer);
+  Result<Opened> open(Transfer& transfer, int64_t now_ms, int& reads);
+  std::shared_ptr<Fetch> fetch(const Wanted& wanted, int64_t now_ms);
+  void fetch_ahead(Transfer& transfer, int64_t now_ms);
   void brought(const Wanted& wanted, Result<std::string> answer);
 
   ReadableStore& store_;

@@ -1,6 +1,6 @@
 // A large store: how fast `kiln cache import` takes it from SQLite to PostgreSQL, `kiln cache export`
 // back, and what a look-up costs in it on both engines. PostgreSQL is its own, on the loopback, with
-// fsync; binaries are shared by many kernels, so that rows are what is measured.
+// fsync; binaries are shared by ten kernels, so that rows are what is measured.
 //   import_bench [--programs N] [--kernels N] [--lookups N] [--filler N]
 // Fewer kernels than programs are shared. Filler: so many rows of programs more for the look-ups.
 #include <fmt/core.h>
@@ -26,25 +26,26 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBinaries = 100;
-constexpr int kAhead = 10'000;  // puts
+constexpr int kAhead = 10'000;     // puts
+constexpr int kShareABinary = 10;  // kernels
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 StoredKernel kernel_of(int n, const std::vector<Digest>& binaries) {
-  StoredKernel stored = samples::kernel(n % kBinaries);
+  const int binary = n % static_cast<int>(binaries.size());
+  StoredKernel stored = samples::kernel(binary);
   stored.kernel.key = samples::key("kernel", n);
   stored.kernel.workload = samples::key("workload", n);
-  stored.kernel.blob = binaries[static_cast<size_t>(n % kBinaries)];
+  stored.kernel.blob = binaries[static_cast<size_t>(binary)];
   return stored;
 }
 
 // Each program has one of the kernels, each kernel a record.
 void fill(Store& store, int programs, int kernels) {
   std::vector<Digest> binaries;
-  for (int n = 0; n < kBinaries; ++n) {
+  for (int n = 0; n <= kernels / kShareABinary; ++n) {
     binaries.push_back(Digest::of(samples::blob(n)));
     CHECK(samples::put_blob(store, n), "a binary is put");
   }
@@ -52,7 +53,7 @@ void fill(Store& store, int programs, int kernels) {
   const auto counting = [&](const Status& status) { failed += status ? 0 : 1; };
   for (int n = 0; n < programs; ++n) {
     const StoredKernel kernel = kernel_of(n % kernels, binaries);
-    Program program = samples::program(n % kBinaries);
+    Program program = samples::program(0);
     program.key = samples::key("program", n);
     program.kernels = {kernel.kernel};
     if (n < kernels) {

@@ -91,6 +91,30 @@ TEST(RemoteRetry, BlobsAreAskedForAgainWhenItWasTold) {
   for (const Ms wait : waits.taken) EXPECT_GE(wait, Ms(400));
 }
 
+// Missing blobs are lost, and are made again, or are there and cannot be read: then nobody waits for
+// the coordinator, which answers.
+TEST(RemoteRetry, WhatTheServiceCannotReadNowIsUnavailableForItsReason) {
+  for (const std::string why : {"", "s3://binaries: nobody answers"}) {
+    std::atomic<int> asked{0};
+    const testing::ScriptedService service([&](Listener& listener, const Received& received) {
+      const auto* request = std::get_if<BlobRequest>(&received.message);
+      if (request == nullptr) return;
+      ++asked;
+      BlobReply reply{request->request, {}, request->digests};
+      reply.why = why;
+      listener.send(received.peer, reply);
+    });
+    Waits waits;
+    Remote remote(service.endpoint(), Ms(5'000), waits.patience());
+    const auto blobs = remote.fetch({Digest::of("blob")}, Remote::Clock::now() + Ms(3'600'000));
+    ASSERT_FALSE(blobs);
+    EXPECT_EQ(blobs.error().code, why.empty() ? Code::kNotFound : Code::kUnavailable);
+    EXPECT_NE(blobs.error().message.find(why), std::string::npos) << blobs.error().message;
+    EXPECT_TRUE(waits.taken.empty()) << "it did not go away";
+    EXPECT_EQ(asked, 1);
+  }
+}
+
 // A coordinator that asks for the graph, and goes away once it has it; its next life answers.
 class DyingService {
  public:

@@ -283,3 +283,27 @@ def test_whatever_a_link_leads_to_the_client_has_its_binaries(tmp_path: Path, po
                 coordinator.stop()
             assert Proxy.answered == [status], (how, client)
             assert time.monotonic() - start < 25, (how, client)
+
+
+def test_where_the_object_store_is_away_the_client_hears_so_and_compiles_for_itself(tmp_path: Path, postgres: str,
+                                                                                   bucket: str) -> None:
+    options = ("--store", postgres, "--blobs", bucket, "--copies-size", "0")
+    first = Coordinator(tmp_path / "data", *options)
+    try:
+        tune(first.endpoint, tmp_path)
+    finally:
+        first.stop()
+    again = Coordinator(tmp_path / "data", *options, "--s3-endpoint", f"http://127.0.0.1:{free_port()}")  # nobody's
+    command = [BUILD / "bin" / "kiln", "compile", tmp_path / "scale.kiln", "--json", "--coordinator", again.endpoint]
+    try:
+        for more, why in ((("--deadline", "60"), f"{again.endpoint} cannot read the program's binaries: {bucket}"),
+                          (("--deadline", "4"), f"{again.endpoint} did not send the program's binaries in time")):
+            done = subprocess.run([*command, *more], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout)["cache"] == "local"
+            assert f"kiln: {why}" in done.stderr and "; compiled here, untuned" in done.stderr, done.stderr
+        done = subprocess.run([*command, "--no-fallback"], capture_output=True, text=True)
+        assert done.returncode == 3, done.stderr
+        assert "cannot read the program's binaries" in done.stderr, done.stderr
+    finally:
+        again.stop()

@@ -186,11 +186,29 @@ TEST_F(FarBlobs, WhatAStoreThatIsAwayDoesNotBringIsMissingToThatPeerAndNotLost) 
   EXPECT_EQ(next_far(now_ms)->reply.chunks.at(0).bytes, "binary");
 }
 
+TEST_F(FarBlobs, AStoreThatTriedForLongIsNotAskedAgainAndEndsTheWholeProgram) {
+  const std::vector<Digest> blobs = {put("first"), put("second"), put("third")};
+  far_.is_away = true;
+  ask_far("peer", blobs);
+  EXPECT_FALSE(next_far(0));
+  arrive();
+  const auto piece = next_far(10'000);
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing, blobs);
+  EXPECT_TRUE(piece->reply.last);
+  EXPECT_FALSE(piece->reply.why.empty());
+  EXPECT_EQ(far_.asked, 3);
+  EXPECT_TRUE(far_sender_.take_missing().empty());
+}
+
 TEST_F(FarBlobs, WhatTheStoreSaysIsAbsentIsLost) {
   ask_far("peer", {Digest::of("never put")});
   EXPECT_FALSE(next_far());
   arrive();
-  EXPECT_EQ(next_far()->reply.missing.size(), 1u);
+  const auto piece = next_far();
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->reply.missing.size(), 1u);
+  EXPECT_EQ(piece->reply.why, "") << "it is made again";
   EXPECT_EQ(far_sender_.take_missing().size(), 1u);
 }
 
