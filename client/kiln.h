@@ -276,8 +276,8 @@ KILN_API kiln_code kiln_program_launch(const kiln_program* program, void* const*
  *
  * Values that a coordinator keeps for a fleet, by kind and key, and does not understand: Inductor's
  * cache entries and timings. Kinds: "inductor.gemm" and "inductor.autotune", which are one flat JSON
- * object; "inductor.fx_graph" and "inductor.aot_autograd", which their readers unpickle, and
- * "triton.group", which has binaries: only a key of the role publish may put those. Nothing comes
+ * object; "inductor.fx_graph", "inductor.aot_autograd" and "vllm.aot", which their readers
+ * unpickle, and "triton.group", which has binaries: only a key of the role publish may put those. Nothing comes
  * out that the coordinator's key did not sign. Every call has a deadline, and none is repeated for
  * long: a cache that is away is a miss. */
 

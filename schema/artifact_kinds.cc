@@ -20,6 +20,7 @@ constexpr std::array kKinds = {
     ArtifactKind{"inductor.gemm", false, kDataBytes},
     ArtifactKind{"kiln.binding", false, kBindingBytes},
     ArtifactKind{"triton.group", true, kMaxArtifactBytes},
+    ArtifactKind{"vllm.aot", true, kMaxArtifactBytes},
 };
 
 tl::unexpected<Error> not_data(const char* why) {

@@ -76,7 +76,7 @@ def test_only_publish_puts_what_is_unpickled(tmp_path: Path) -> None:
     try:
         bomb = pickle.dumps(print)
         held = {role: Artifacts(serving.endpoint, key_file=key) for role, key in keys.items()}
-        for kind in ("inductor.fx_graph", "inductor.aot_autograd", "triton.group"):
+        for kind in ("inductor.fx_graph", "inductor.aot_autograd", "triton.group", "vllm.aot"):
             for role in ("submit", "read"):
                 with pytest.raises(NotPermitted, match="--role publish"):
                     held[role].put(kind, "k", bomb, timeout_s=20)

@@ -43,7 +43,8 @@ def is_symbolic(node: fx.Node) -> bool:
 class _Symbols:
     """Sizes as the schema writes them, and the ranges of the symbols in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_one: bool) -> None:
+        self._takes_one = takes_one
         self.ranges: dict[str, dict[str, int | None]] = {}
         self._written: dict[Any, dict[str, Any]] = {}
 
@@ -65,7 +66,9 @@ class _Symbols:
         for symbol in expression.free_symbols:
             bounds = environment.var_to_range.get(symbol)
             if str(symbol) not in self.ranges and bounds is not None:
-                self.ranges[str(symbol)] = {"min_val": _bound(bounds.lower), "max_val": _bound(bounds.upper)}
+                least = _bound(bounds.lower)
+                self.ranges[str(symbol)] = {"min_val": 1 if least == 2 and self._takes_one else least,
+                                            "max_val": _bound(bounds.upper)}
         hint = size.node.hint
         return {"as_expr": {"expr_str": sympy.srepr(expression),
                             "hint": {"as_int": int(hint)} if isinstance(hint, int) else None}}
@@ -83,10 +86,13 @@ def _number(value: float) -> float | str:
 
 
 class Emitter:
-    """One graph in the making. Nodes are added in order, after what they read."""
+    """One graph in the making. Nodes are added in order, after what they read.
 
-    def __init__(self) -> None:
-        self._symbols = _Symbols()
+    ``takes_one``: sizes that torch takes to be 2 or more, since it makes graphs of 0 and 1 their own, can be 1 too.
+    """
+
+    def __init__(self, *, takes_one: bool = False) -> None:
+        self._symbols = _Symbols(takes_one)
         self._inputs: list[dict[str, Any]] = []
         self._nodes: list[dict[str, Any]] = []
         self._tensors: dict[str, Any] = {}

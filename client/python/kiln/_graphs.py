@@ -202,7 +202,7 @@ class GraphCompiler:
 
     def _emit(self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> tuple[
             Emitter, list[fx.Node], list[tuple[int, ...] | None]]:
-        emitter = Emitter()
+        emitter = Emitter(takes_one=self._settings.takes_one)
         inside = set(nodes)
         reads: dict[fx.Node, None] = {}
         views: dict[fx.Node, None] = {}  # that are inlined, in order

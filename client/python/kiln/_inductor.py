@@ -85,7 +85,7 @@ def _backend_of(base: Any, part: str, coordinator: str) -> type:
 
 
 @functools.cache
-def _processor() -> str:
+def processor_features() -> str:
     # Inductor bakes the width of vectors into C++ that it generates, and leaves it out of its keys.
     import torch
 
@@ -93,7 +93,7 @@ def _processor() -> str:
 
 
 def _key(part: str, key: str) -> str:
-    return key if part == "autotune" else f"{key}@{_processor()}"
+    return key if part == "autotune" else f"{key}@{processor_features()}"
 
 
 def is_autotune_config(value: bytes) -> bool:
@@ -181,7 +181,7 @@ def timings_key(system: str, choices: Sequence[Any], problem: Sequence[object]) 
     import torch
 
     names = [hashlib.sha256(choice.hash_key().encode()).hexdigest()[:40] for choice in choices]
-    on = [] if torch.cuda.is_available() else [_processor(), processor_model(), torch.get_num_threads()]
+    on = [] if torch.cuda.is_available() else [processor_features(), processor_model(), torch.get_num_threads()]
     text = json.dumps(["kiln.gemm.v1", torch.__version__, system, torch.get_float32_matmul_precision(), on,
                        [str(part) for part in problem], sorted(names)])
     return hashlib.sha256(text.encode()).hexdigest(), names

@@ -45,6 +45,7 @@ class Settings:
         self.verify = bool(given.get("verify", False))
         self.now = bool(given.get("now", False))
         self.portable = bool(given.get("portable", False))
+        self.takes_one = False  # sizes of 1 where torch would guard against them
         self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
         configure_logging()
 

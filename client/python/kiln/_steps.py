@@ -6,6 +6,8 @@ programs come from (``CompiledGraph.load``).
 
 from __future__ import annotations
 
+import pickle
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -21,6 +23,7 @@ from kiln._triton_calls import named_kernels, rename_kernels
 from kiln.client import Program
 
 Slots = list[Any]
+_one_traces = threading.Lock()
 
 
 def _taker(indices: list[int]) -> Callable[[Slots], Sequence[Any]]:
@@ -63,7 +66,14 @@ class EagerStep(Step):
         self._module = module
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_kernels": named_kernels(self._module.graph)}
+        return {**super().__getstate__(), "_module": pickle.dumps(self._module),
+                "_kernels": named_kernels(self._module.graph)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # torch traces a module to unpickle it, and while it does every thread's modules are traced.
+        with _one_traces:
+            module = pickle.loads(state["_module"])
+        super().__setstate__({**state, "_module": module})
 
     def load(self, settings: Settings, device: torch.device) -> None:
         kernels = self.__dict__.pop("_kernels", None)

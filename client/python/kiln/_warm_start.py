@@ -18,11 +18,13 @@ from typing import Any
 import torch
 from torch import fx
 
+from kiln import __version__
 from kiln._cuda_graphs import Boxed
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph
 
-_FORMAT = 5  # of what CompiledGraph and its steps pickle
+_FORMAT = 6  # of what CompiledGraph and its steps pickle
+_MADE_BY = f"{__version__}-{_FORMAT}"
 _current = threading.local()  # .settings: of the torch.compile that this thread is in
 
 try:
@@ -51,6 +53,7 @@ if _missing is None:
         run: Boxed | None
         settings: Settings
         why_not: str = ""  #: kept
+        made_by: str = _MADE_BY
 
         def __post_init__(self) -> None:
             self._boxed_call = True  # no attribute of the class, which torch's wrappers do not copy
@@ -68,6 +71,8 @@ if _missing is None:
             """Called on what was unpickled. An exception makes the entry a miss."""
             del example_inputs, constants, graph_kwargs
             assert self.graph is not None
+            if self.made_by != _MADE_BY:  # torch's key says so too, but vLLM's does not
+                raise RuntimeError(f"made by Kiln {self.made_by}, this is {_MADE_BY}")
             self.graph.load(getattr(_current, "settings", None) or self.settings)
             self.run = self.graph.runnable()
 
@@ -159,12 +164,11 @@ def cacheable(compile: Callable[[fx.GraphModule, Sequence[Any]], tuple[Boxed | C
 
 def _tag(settings: Settings) -> str:
     # What else an entry depends on and torch leaves out of its key.
-    from kiln import __version__
-
     autocast = [(device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)))
                 for device in ("cpu", "cuda")]
-    chosen = (settings.mode, settings.captures, settings.portable, autocast, torch.get_default_dtype())
-    return f"kiln-{__version__}-{_FORMAT}-{chosen}"
+    chosen = (settings.mode, settings.captures, settings.portable, settings.takes_one, autocast,
+              torch.get_default_dtype())
+    return f"kiln-{_MADE_BY}-{chosen}"
 
 
 @contextlib.contextmanager

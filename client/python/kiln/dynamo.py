@@ -115,7 +115,11 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
             "portable": entries of AOTAutogradCache have the programs' binaries too.
     """
     del name  # of the graph, which newer versions of torch pass
-    settings = Settings(mode, options)
+    return compile_graph(module, example_inputs, Settings(mode, options))
+
+
+def compile_graph(module: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
+    """A graph of Dynamo's as a function of its placeholders."""
     reports = getattr(_watch, "reports", None)
     is_cached = reports is None and _warm_start.is_available()  # an entry has no report
     captures = _cuda_graphs.CapturePlanner(settings)
