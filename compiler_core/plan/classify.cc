@@ -157,6 +157,7 @@ class Classifier {
       if (narrow) {
         TRY_STATUS(factor_is_read(narrow->zero));
         TRY_STATUS(factor_is_read(narrow->scale));
+        TRY_STATUS(factor_is_read(narrow->shift));
         inside.insert(narrow->nodes.begin(), narrow->nodes.end());
         at = narrow->stored;
       }

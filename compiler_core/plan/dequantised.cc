@@ -17,7 +17,7 @@ bool is_float_cast(const Graph& graph, const Node& node) {
 }
 
 bool is_small_integer(const Node& node) {
-  if (node.op != Op::kConstant || !is_float(node.dtype)) return false;
+  if (node.op != Op::kConstant || !(is_float(node.dtype) || is_integer(node.dtype))) return false;
   const double value = std::get<ConstantAttr>(node.attr).as_double();
   return std::abs(value) <= 256 && value == std::floor(value);
 }
@@ -67,10 +67,56 @@ int64_t repeated_along(const Graph& graph, NodeId id, size_t axis) {
   return std::min(repeats, size);
 }
 
+bool is_constant(const Graph& graph, NodeId id, int64_t value) {
+  while (graph.node(id).op == Op::kView) id = graph.node(id).operands[0];
+  const Node& node = graph.node(id);
+  return node.op == Op::kConstant && is_integer(node.dtype) &&
+         std::get<ConstantAttr>(node.attr).as_int() == value;
+}
+
+// What `id` computes from `x` and this constant, if it does no more.
+NodeId operand_beside(const Graph& graph, NodeId id, Op op, int64_t constant) {
+  const Node& node = graph.node(id);
+  if (node.op != op) return kInvalidNode;
+  if (is_constant(graph, node.operands[1], constant)) return node.operands[0];
+  return op == Op::kAnd && is_constant(graph, node.operands[0], constant) ? node.operands[1]
+                                                                          : kInvalidNode;
+}
+
+// A View that changes nothing but the shape.
+bool keeps_order(const Node& view, const Node& from) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0) || numel(view.shape) != numel(from.shape)) return false;
+  const std::vector<Dim> strides = contiguous_strides(view.shape);
+  for (size_t i = 0; i < view.shape.size(); ++i)
+    if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
+  return true;
+}
+
+// Bytes of which `joined`, [..., 2], has the two halves side by side.
+struct Halves {
+  NodeId bytes = kInvalidNode;
+  Packing packing = Packing::kNone;
+};
+std::optional<Halves> find_halves(const Graph& graph, NodeId joined) {
+  const Node& node = graph.node(joined);
+  if (node.op != Op::kConcat || node.dtype != DType::kU8 || node.operands.size() != 2 ||
+      !node.shape.back().is(2) || !graph.node(node.operands[0]).shape.back().is(1) ||
+      std::get<AxisAttr>(node.attr).axis + 1 != static_cast<int>(node.shape.size()))
+    return std::nullopt;
+  for (const bool low_first : {true, false}) {
+    const NodeId low = node.operands[low_first ? 0 : 1], high = node.operands[low_first ? 1 : 0];
+    const NodeId bytes = operand_beside(graph, low, Op::kAnd, 15);
+    if (bytes != kInvalidNode && bytes == operand_beside(graph, high, Op::kDiv, 16))
+      return Halves{bytes, low_first ? Packing::kLowFirst : Packing::kHighFirst};
+  }
+  return std::nullopt;
+}
+
 class Finder {
  public:
-  Finder(const Graph& graph, size_t depth, size_t line)
-      : graph_(graph), depth_(depth), line_(line) {}
+  Finder(const Graph& graph, size_t depth, size_t line, bool may_be_packed)
+      : graph_(graph), depth_(depth), line_(line), may_be_packed_(may_be_packed) {}
 
   std::optional<Dequantised> find(NodeId operand) {
     const Node* root = &graph_.node(operand);
@@ -90,7 +136,7 @@ class Finder {
     const std::vector<Dim> strides = stored.op == Op::kView
                                          ? std::get<ViewAttr>(stored.attr).strides
                                          : contiguous_strides(stored.shape);
-    found_.depth_inner = strides[depth_].is(1);
+    found_.depth_inner = found_.in_byte() > 1 || strides[depth_].is(1);
     return std::move(found_);
   }
 
@@ -132,8 +178,13 @@ class Finder {
     if ((at.op != Op::kSub && at.op != Op::kAdd) || found_.zero != kInvalidNode) return false;
     if (at.op == Op::kSub) return visit_with(at.operands[0], at.operands[1], found_.zero);
     found_.adds_zero = true;
-    return visit_with(at.operands[0], at.operands[1], found_.zero) ||
-           visit_with(at.operands[1], at.operands[0], found_.zero);
+    if (visit_with(at.operands[0], at.operands[1], found_.zero) ||
+        visit_with(at.operands[1], at.operands[0], found_.zero))
+      return true;
+    found_.adds_zero = false;
+    if (found_.scale != kInvalidNode || found_.shift != kInvalidNode) return false;
+    return visit_with(at.operands[0], at.operands[1], found_.shift) ||
+           visit_with(at.operands[1], at.operands[0], found_.shift);
   }
 
   // One operand goes on to what is stored, the other is `factor`. Nothing is scaled before zero is
@@ -164,14 +215,76 @@ class Finder {
 
   // Casts that lose nothing, down to 8 bits.
   bool reach_stored(NodeId id) {
-    found_.stored = stored_operand(graph_, id);
-    for (NodeId cast = id; cast != found_.stored; cast = node(cast).operands[0])
+    const NodeId narrow = stored_operand(graph_, id);
+    if (narrow == id) return false;
+    for (NodeId cast = id; cast != narrow; cast = node(cast).operands[0])
       found_.nodes.push_back(cast);
-    return found_.stored != id;
+    found_.stored = narrow;
+    if (may_be_packed_) reach_packed(narrow);
+    return true;
   }
+
+  // Values of 4 bits, maybe less a zero in i8, which holds the difference.
+  void reach_packed(NodeId id) {
+    const Dequantised before = found_;
+    const Node& difference = node(id);
+    if ((difference.op == Op::kAdd || difference.op == Op::kSub) && found_.zero == kInvalidNode &&
+        difference.dtype == DType::kI8) {
+      const bool is_first =
+          difference.op == Op::kAdd && node(difference.operands[1]).op == Op::kCast;
+      found_.zero = difference.operands[is_first ? 0 : 1];
+      found_.adds_zero = difference.op == Op::kAdd;
+      found_.nodes.push_back(id);
+      id = difference.operands[is_first ? 1 : 0];
+      if (!is_small_constant(found_.zero)) id = kInvalidNode;
+    }
+    if (id != kInvalidNode && node(id).op == Op::kCast && node(id).dtype == DType::kI8) {
+      found_.nodes.push_back(id);
+      id = node(id).operands[0];
+    }
+    if (id == kInvalidNode || !take_apart(id)) found_ = before;
+  }
+  // A constant that 4 bits can be moved by.
+  bool is_small_constant(NodeId id) {
+    for (; node(id).op == Op::kView; id = node(id).operands[0]) found_.nodes.push_back(id);
+    const Node& constant = node(id);
+    if (constant.op != Op::kConstant) return false;
+    return std::abs(std::get<ConstantAttr>(constant.attr).as_int()) <= 112;
+  }
+  // `id` reads bytes of which each has two neighbours of the depth.
+  bool take_apart(NodeId id) {
+    const Node& view = node(id);
+    if (view.op != Op::kView) return false;
+    const auto halves = find_halves(graph_, view.operands[0]);
+    const auto& attr = std::get<ViewAttr>(view.attr);
+    if (!halves || !attr.strides[depth_].is(1) || !is_even(attr.offset) ||
+        !is_even(view.shape[depth_]))
+      return false;
+    for (size_t i = 0; i < view.shape.size(); ++i)
+      if (i != depth_ && !view.shape[i].is(1) && !is_even(attr.strides[i])) return false;
+    found_.unpacked = id;
+    found_.packing = halves->packing;
+    found_.stored = halves->bytes;
+    const Node& joined = node(view.operands[0]);
+    found_.nodes.insert(found_.nodes.end(), {id, view.operands[0]});
+    for (const NodeId half : joined.operands) {
+      found_.nodes.push_back(half);
+      for (NodeId operand : node(half).operands)
+        if (operand != halves->bytes)
+          for (; node(operand).op == Op::kView; operand = node(operand).operands[0])
+            found_.nodes.push_back(operand);
+    }
+    const Node& bytes = node(halves->bytes);
+    if (bytes.op != Op::kView) return true;
+    found_.nodes.push_back(halves->bytes);
+    found_.stored = bytes.operands[0];
+    return keeps_order(bytes, node(found_.stored));
+  }
+  static bool is_even(const Dim& x) { return x.is_constant() && x.constant() % 2 == 0; }
 
   const Graph& graph_;
   size_t depth_, line_;
+  const bool may_be_packed_;
   Dequantised found_;
 };
 
@@ -181,7 +294,7 @@ std::optional<Dequantised> find_dequantised(const Graph& graph, const Node& matm
                                             size_t operand) {
   const size_t last = matmul.shape.size() - 1;
   const bool is_a = operand == 0;
-  return Finder(graph, is_a ? last : last - 1, is_a ? last - 1 : last)
+  return Finder(graph, is_a ? last : last - 1, is_a ? last - 1 : last, !is_a)
       .find(matmul.operands[operand]);
 }
 

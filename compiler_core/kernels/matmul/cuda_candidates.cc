@@ -62,7 +62,8 @@ MatmulCore matmul_core(const Product& product) {
 }
 
 int CudaMatmulSchedule::shared_bytes(const Product& product) const {
-  const int pipeline = stages * (bm * stored_bytes(product) + bn * second_bytes(product)) * bk;
+  const int pipeline = stages * (bm * stored_bytes(product) * bk +
+                                 bn * second_bytes(product) * bk / product.in_byte);
   const int staged = bm * (bn + 8) * value_bytes(product);  // matmul.cuh: Staging
   return std::max(pipeline, staged);
 }
@@ -79,7 +80,9 @@ int CudaMatmulSchedule::registers(const Product& product, const ProductReads& re
                                       : bn / warps_n / 8 * 3;
   if (product.narrow) count += bn / warps_n / 8 * 4;  // widened words of it
   // Sums of a group, its scales and zeros.
-  if (product.narrow_groups) count += sums_of_a_thread(*this) + bn / warps_n / 8 * 3;
+  if (product.narrow_groups)
+    count += sums_of_a_thread(*this) + bn / warps_n / 8 * (product.narrow_shift ? 5 : 3);
+  if (product.narrow_shift) count += bm / warps_m / 16 * 4;
   // Chunks that wait in registers for their way into shared memory.
   const int chunk_words = bk * stored_bytes(product) / 4;
   if (!reads.a_async) count += bm * chunk_words / threads() + 16;
@@ -103,9 +106,10 @@ bool fits(const CudaMatmulSchedule& schedule, const Product& product) {
   const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
                      schedule.bn % (columns * schedule.warps_n) == 0 &&
                      schedule.bk % core_depth(core) == 0;
-  const bool chunks =
-      has_whole_chunks(schedule.bm * size) && has_whole_chunks(schedule.bn * second) &&
-      has_whole_chunks(schedule.bk * size) && has_whole_chunks(schedule.bk * second);
+  const bool chunks = has_whole_chunks(schedule.bm * size) &&
+                      has_whole_chunks(schedule.bn * second) &&
+                      has_whole_chunks(schedule.bk * size) &&
+                      has_whole_chunks(schedule.bk * second / product.in_byte);
   return shape && chunks && sums_of_a_thread(schedule) * value_bytes(product) / 4 <= kMostSums &&
          schedule.shared_bytes(product) <= kMostSharedBytes;
 }
@@ -183,7 +187,7 @@ double products_a_cycle(MatmulCore core) {
 // Cycles that one step of a block keeps its SM busy: the slowest part of it decides.
 double step_cycles(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
   const double bm = schedule.bm, bn = schedule.bn, bk = schedule.bk, size = stored_bytes(problem);
-  const double second = second_bytes(problem);
+  const double second = static_cast<double>(second_bytes(problem)) / problem.in_byte;
   const double compute = bm * bn * bk / products_a_cycle(matmul_core(problem));
   const double fragments =
       bk * (size * bm * schedule.warps_n + second * bn * schedule.warps_m) / kSharedBytes;
@@ -198,7 +202,7 @@ double memory_cycles(const MatmulProblem& problem, int64_t sms) {
     return static_cast<double>(elements * size * (operand.is_shared() ? 1 : problem.batches));
   };
   return (bytes(problem.a, problem.m * problem.k, stored_bytes(problem)) +
-          bytes(problem.b, problem.n * problem.k, second_bytes(problem))) /
+          bytes(problem.b, problem.n * problem.k / problem.in_byte, second_bytes(problem))) /
          (kMemoryBytes * static_cast<double>(sms));
 }
 
@@ -322,7 +326,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

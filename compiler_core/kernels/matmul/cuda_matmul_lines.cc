@@ -49,7 +49,9 @@ MatmulLines matmul_rows_of_a(const MatmulProblemOf<Size>& problem) {
 template <class Size>
 MatmulLines matmul_columns_of_b(const MatmulProblemOf<Size>& problem) {
   const auto& b = problem.b;
-  return with_access({problem.n, problem.k, b.column_stride, b.row_stride}, b,
+  Dim depth = problem.k;
+  if (problem.in_byte > 1) depth = depth.constant() / problem.in_byte;
+  return with_access({problem.n, depth, b.column_stride, b.row_stride}, b,
                      problem.narrow.value_or(problem.stored));
 }
 

@@ -34,10 +34,12 @@ Status check_cuda_narrow(const Workload& workload) {
   if (!workload.graph.symbols().empty() && !has_open_rows_alone(problem))
     return lacks("sizes with symbols, but for the number of rows");
   const Node& operand = workload.graph.node(weights.nodes.front());
-  for (const NodeId factor : {weights.zero, weights.scale}) {
+  for (const NodeId factor : {weights.zero, weights.scale, weights.shift}) {
     if (factor == kInvalidNode) continue;
     const Node& node = workload.graph.node(factor);
-    if (node.dtype != DType::kF32 || node.shape != operand.shape || operand.op == Op::kView)
+    const bool known =
+        node.dtype == DType::kF32 || (factor == weights.zero && is_integer(node.dtype));
+    if (!known || node.shape != operand.shape || operand.op == Op::kView)
       return lacks("weights that are computed in other types than f32, or read in another order");
   }
   return {};
@@ -47,17 +49,22 @@ std::string NarrowWeights::print_type() const {
   return fmt::format(
       "struct Weights {{\n"
       "  static constexpr int group = {};\n"
-      "  static constexpr bool scaled = {}, zeroed = {}, whole_zeros = {}, is_signed = {};\n}};\n",
+      "  static constexpr bool scaled = {}, zeroed = {}, shifted = {}, whole_zeros = {};\n"
+      "  static constexpr bool is_signed = {}, packed = {}, high_first = {};\n}};\n",
       weights().group, weights().scale != kInvalidNode, weights().zero != kInvalidNode,
-      weights().has_whole_zeros(), *problem_.narrow == DType::kI8);
+      weights().shift != kInvalidNode, weights().has_whole_zeros(),
+      *problem_.narrow == DType::kI8 || weights().packing != Packing::kNone,
+      weights().packing != Packing::kNone, weights().packing == Packing::kHighFirst);
 }
 
 std::string NarrowWeights::print_multiply(std::string_view shift) const {
   const FactorParameter line{"line", problem_.n}, depth{"depth", problem_.k};
   return factor_function(graph_, "scale", weights().scale, 1, line, depth) +
          factor_function(graph_, "zero", weights().zero, 1, line, depth, weights().adds_zero) +
+         factor_function(graph_, "addend", weights().shift, 1, line, depth) +
          fmt::format(
-             "  const Factors<decltype(scale), decltype(zero)> factors{{scale, zero}};\n"
+             "  const Factors<decltype(scale), decltype(zero), decltype(addend)> factors{{scale, "
+             "zero, addend}};\n"
              "  multiply_narrow_tile<{}, A, B, Tiling, Weights>(a, b, row0{}, column0, begin, end, "
              "shared_memory(), factors);\n",
              problem_.stored == DType::kBF16 ? "WideBf16" : "WideF16", shift);

@@ -48,6 +48,27 @@ MatmulOperandOf<Size> MatmulOperandOf<Size>::of(const Graph& graph, NodeId id) {
 }
 
 template <class Size>
+MatmulOperandOf<Size> MatmulOperandOf<Size>::of_packed(const Graph& graph,
+                                                       const Dequantised& packed) {
+  const Node& bytes = graph.node(packed.stored);
+  CHECK(bytes.op == Op::kInput, "packed bytes are an input");
+  const auto& view = std::get<ViewAttr>(graph.node(packed.unpacked).attr);
+  const auto in_bytes = [](const Dim& elements) {
+    return Size(elements.constant() / 2);  // find_dequantised() takes even ones alone
+  };
+  MatmulOperandOf<Size> operand;
+  operand.input = std::get<InputAttr>(bytes.attr).index;
+  operand.dtype = bytes.dtype;
+  operand.offset = in_bytes(view.offset);
+  const size_t axes = view.strides.size();
+  for (size_t axis = 0; axis + 2 < axes; ++axis)
+    operand.batch_strides.push_back(in_bytes(view.strides[axis]));
+  operand.row_stride = 1;
+  operand.column_stride = in_bytes(view.strides[axes - 1]);
+  return operand;
+}
+
+template <class Size>
 bool MatmulOperandOf<Size>::is_shared() const {
   return std::all_of(batch_strides.begin(), batch_strides.end(),
                      [](const Size& stride) { return stride == Size(0); });
@@ -73,8 +94,11 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
   problem.k = size_of_dim<Size>(workload.node(product->operands[0]).shape.back());
   const auto operand = [&](size_t i) {
     auto dequantised = find_dequantised(workload, *product, i);
-    auto made = MatmulOperandOf<Size>::of(workload,
-                                          dequantised ? dequantised->stored : product->operands[i]);
+    using Operand = MatmulOperandOf<Size>;
+    const bool packed = dequantised && dequantised->in_byte() > 1;
+    auto made =
+        packed ? Operand::of_packed(workload, *dequantised)
+               : Operand::of(workload, dequantised ? dequantised->stored : product->operands[i]);
     made.dequantised = std::move(dequantised);
     return made;
   };
@@ -83,6 +107,8 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
   if (problem.b.dequantised && !problem.a.dequantised) {
     problem.narrow = problem.b.dtype;
     problem.narrow_groups = problem.b.dequantised->group > 0;
+    problem.narrow_shift = problem.b.dequantised->shift != kInvalidNode;
+    problem.in_byte = problem.b.dequantised->in_byte();
   }
   return problem;
 }

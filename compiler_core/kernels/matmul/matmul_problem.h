@@ -36,6 +36,9 @@ struct MatmulOperandOf {
   // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or picked from such a
   // one; sizes as below.
   static MatmulOperandOf of(const Graph& graph, NodeId id);
+  // Of packed bytes: strides are in bytes, that of the depth from one byte to the next.
+  // REQUIRES: operand 1, whose bytes are an input.
+  static MatmulOperandOf of_packed(const Graph& graph, const Dequantised& packed);
 };
 
 struct Product {
@@ -45,6 +48,8 @@ struct Product {
   std::optional<DType> narrow =
       std::nullopt;            // of the second operand in memory, where that alone is widened
   bool narrow_groups = false;  // and groups of the depth have scales of their own
+  bool narrow_shift = false;   // and something is added behind the scale
+  int in_byte = 1;             // so many elements of it lie in a byte, along the depth
 };
 
 template <class Size>

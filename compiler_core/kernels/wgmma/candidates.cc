@@ -33,7 +33,8 @@ Status check_scales(const Workload& workload, const MatmulProblem& problem) {
     const MatmulOperand& operand = i == 0 ? problem.a : problem.b;
     if (!operand.dequantised || !operand.dequantised->is_scaled()) continue;
     const Dequantised& scaled = *operand.dequantised;
-    if (!is_f8(problem.a.dtype) || scaled.zero != kInvalidNode)
+    if (!is_f8(problem.a.dtype) || !is_f8(problem.b.dtype) || scaled.zero != kInvalidNode ||
+        scaled.shift != kInvalidNode)
       return lacks("operands that are scaled, but for 8-bit floats");
     if (scaled.group % step_depth(problem) != 0) return lacks("scales of parts of a step");
     const Node& scale = graph.node(scaled.scale);

@@ -337,7 +337,7 @@ class Chooser {
   }
   // Whether `id` is on the way to a scale or a zero, which may well be stored.
   bool is_factor(const Dequantised& operand, NodeId id) const {
-    for (NodeId at : {operand.zero, operand.scale})
+    for (NodeId at : {operand.zero, operand.scale, operand.shift})
       for (; at != kInvalidNode;
            at = node(at).operands.empty() ? kInvalidNode : node(at).operands[0])
         if (at == id) return true;
@@ -392,7 +392,7 @@ class Chooser {
   // Stores the narrow operand, and what scales and zeros are Views of.
   void widen_in_place(const Dequantised& operand) {
     store_below_views(operand.stored);
-    for (NodeId at : {operand.zero, operand.scale}) {
+    for (NodeId at : {operand.zero, operand.scale, operand.shift}) {
       if (at == kInvalidNode) continue;
       while (node(at).op == Op::kCast || node(at).op == Op::kView) at = node(at).operands[0];
       if (traits(node(at).op).kind != OpKind::kSource) store(at);

@@ -35,6 +35,7 @@ std::optional<NarrowProduct> narrow_product(const Graph& graph, const Node& prod
   NarrowProduct found{{find_dequantised(graph, product, 0), find_dequantised(graph, product, 1)}};
   const auto& [a, b] = found.operands;
   if (!b) return std::nullopt;
+  if (depth.constant() % (kLeastDepth * b->in_byte()) != 0) return std::nullopt;
   const DType right = graph.node(b->stored).dtype;
   if (!a) {
     const DType half = graph.node(product.operands[0]).dtype;
@@ -45,7 +46,8 @@ std::optional<NarrowProduct> narrow_product(const Graph& graph, const Node& prod
   }
   const DType left = graph.node(a->stored).dtype;
   if (is_f8(left) && is_f8(right)) {
-    const bool plain = a->zero == kInvalidNode && b->zero == kInvalidNode;
+    const bool plain = a->zero == kInvalidNode && b->zero == kInvalidNode &&
+                       a->shift == kInvalidNode && b->shift == kInvalidNode;
     const bool blocks = b->scale == kInvalidNode || product.shape.back().is(b->lines) ||
                         (b->lines > 0 && b->lines % kPromoted == 0);
     if (product.dtype != DType::kF32 || !plain || !blocks) return std::nullopt;

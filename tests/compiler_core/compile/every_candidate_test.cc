@@ -242,6 +242,63 @@ return %16
 %15 = matmul %0 %14 : f32[2048,4096]
 %16 = cast %15 : bf16[2048,4096]
 return %16
+)",
+    // Two in a byte: zeros subtracted, and something added behind the scale.
+    R"(kiln.graph 1
+%0 = input 0 : bf16[1,4096]
+%1 = input 1 : u8[14336,2048]
+%2 = view %1 strides=[2048,1,0] offset=[0] : u8[14336,2048,1]
+%3 = constant 15 : u8[]
+%4 = view %3 strides=[0,0,0] offset=[0] : u8[14336,2048,1]
+%5 = and %2 %4 : u8[14336,2048,1]
+%6 = constant 16 : u8[]
+%7 = view %6 strides=[0,0,0] offset=[0] : u8[14336,2048,1]
+%8 = div %2 %7 : u8[14336,2048,1]
+%9 = concat %5 %8 axis=2 : u8[14336,2048,2]
+%10 = view %9 strides=[1,4096] offset=[0] : u8[4096,14336]
+%11 = cast %10 : f32[4096,14336]
+%12 = input 2 : u8[14336,32,1]
+%13 = view %12 strides=[32,1,0] offset=[0] : u8[14336,32,128]
+%14 = view %13 strides=[1,4096] offset=[0] : u8[4096,14336]
+%15 = cast %14 : f32[4096,14336]
+%16 = input 3 : bf16[14336,32,1]
+%17 = view %16 strides=[32,1,0] offset=[0] : bf16[14336,32,128]
+%18 = view %17 strides=[1,4096] offset=[0] : bf16[4096,14336]
+%19 = cast %18 : f32[4096,14336]
+%20 = sub %11 %15 : f32[4096,14336]
+%21 = mul %20 %19 : f32[4096,14336]
+%22 = cast %21 : bf16[4096,14336]
+%23 = matmul %0 %22 : f32[1,14336]
+%24 = cast %23 : bf16[1,14336]
+return %24
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[64,4096]
+%1 = input 1 : u8[4096,2048]
+%2 = view %1 strides=[2048,1,0] offset=[0] : u8[4096,2048,1]
+%3 = constant 15 : u8[]
+%4 = view %3 strides=[0,0,0] offset=[0] : u8[4096,2048,1]
+%5 = and %2 %4 : u8[4096,2048,1]
+%6 = constant 16 : u8[]
+%7 = view %6 strides=[0,0,0] offset=[0] : u8[4096,2048,1]
+%8 = div %2 %7 : u8[4096,2048,1]
+%9 = concat %5 %8 axis=2 : u8[4096,2048,2]
+%10 = view %9 strides=[1,4096] offset=[0] : u8[4096,4096]
+%11 = cast %10 : f32[4096,4096]
+%12 = input 2 : bf16[4096,128,1]
+%13 = view %12 strides=[128,1,0] offset=[0] : bf16[4096,128,32]
+%14 = view %13 strides=[1,4096] offset=[0] : bf16[4096,4096]
+%15 = cast %14 : f32[4096,4096]
+%16 = input 3 : bf16[4096,128,1]
+%17 = view %16 strides=[128,1,0] offset=[0] : bf16[4096,128,32]
+%18 = view %17 strides=[1,4096] offset=[0] : bf16[4096,4096]
+%19 = cast %18 : f32[4096,4096]
+%20 = mul %11 %19 : f32[4096,4096]
+%21 = add %20 %15 : f32[4096,4096]
+%22 = cast %21 : bf16[4096,4096]
+%23 = matmul %0 %22 : f32[64,4096]
+%24 = cast %23 : bf16[64,4096]
+return %24
 )"};
 
 // Products that are read so on sm_90a alone: of 8 bits as they are stored (plan/alternatives.h), of

@@ -134,6 +134,88 @@ TEST(NarrowWeights, ZerosMayBeHalvesAndMayBeAdded) {
     }
 }
 
+// Weights of 4 bits, two in a byte: what is subtracted from them, and what is added behind the scale.
+enum class FourBits { kPlain, kZeros, kZeroInI8, kAddends };
+struct Packed {
+  FourBits form = FourBits::kPlain;
+  bool high_first = false;
+  DType half = DType::kBF16;
+  int64_t m = 7, n = 48, k = 256, group = 32;
+};
+Workload packed_workload(const Packed& w) {
+  GraphBuilder b;
+  const auto like = [&](double value, NodeId x) {
+    return b.broadcast(b.constant(b.dtype(x), value), Shape(b.shape(x)));
+  };
+  const NodeId bytes = b.reshape(b.input(DType::kU8, {w.n, w.k / 2}), {w.n, w.k / 2, 1});
+  const NodeId low = b.binary(Op::kAnd, bytes, like(15, bytes));
+  const NodeId high = b.binary(Op::kDiv, bytes, like(16, bytes));
+  const NodeId both[] = {w.high_first ? high : low, w.high_first ? low : high};
+  const int64_t group = w.group == 0 ? w.k : w.group;
+  const Shape groups = {w.n, w.k / group, group};
+  NodeId q = b.reshape(b.reshape(b.concat(both, 2), {w.n, w.k}), groups);
+  if (w.form == FourBits::kZeroInI8) {
+    q = b.cast(q, DType::kI8);
+    q = b.binary(Op::kSub, q, like(8, q));
+  }
+  NodeId x = b.cast(q, DType::kF32);
+  const auto factor = [&](DType dtype) {
+    return b.broadcast(b.cast(b.input(dtype, {w.n, w.k / group, 1}), DType::kF32), Shape(groups));
+  };
+  if (w.form == FourBits::kZeros) x = b.binary(Op::kSub, x, factor(DType::kI8));
+  if (w.form == FourBits::kAddends) x = b.binary(Op::kSub, x, like(8, x));
+  x = b.binary(Op::kMul, x, factor(DType::kF32));
+  if (w.form == FourBits::kAddends) x = b.binary(Op::kAdd, x, factor(DType::kI8));
+  const NodeId weights = b.permute(b.reshape(b.cast(x, w.half), {w.n, w.k}), {1, 0});
+  const NodeId sums = b.matmul(b.input(w.half, {w.m, w.k}), weights);
+  return workload_of(b, b.cast(sums, w.half));
+}
+
+TEST(NarrowWeights, TwoInAByteAgree) {
+  for (const FourBits form :
+       {FourBits::kPlain, FourBits::kZeros, FourBits::kZeroInI8, FourBits::kAddends})
+    for (const bool high_first : {false, true})
+      for (const DType half : {DType::kBF16, DType::kF16})
+        EXPECT_EQ(check(packed_workload({.form = form, .high_first = high_first, .half = half}),
+                        {16, 64, 64, 1, 4, 3, 1, 8}),
+                  "")
+            << static_cast<int>(form) << high_first << to_string(half);
+}
+
+TEST(NarrowWeights, TwoInAByteHaveGroupsStepsAndSizesOfAnyKind) {
+  for (const FourBits form : {FourBits::kZeros, FourBits::kAddends})
+    for (const int64_t group : {0, 32, 64, 128})
+      for (const int bk : {32, 128})
+        EXPECT_EQ(check(packed_workload({.form = form, .m = 19, .n = 40, .k = 384, .group = group}),
+                        {32, 32, bk, 1, 2, 3, group == 64 ? 3 : 1, 8}),
+                  "")
+            << static_cast<int>(form) << ' ' << group << ' ' << bk;
+}
+
+// Halves of 11 bits hold each weight, so that nothing is rounded in between.
+TEST(NarrowWeights, AddendsBehindScalesOf8BitsAgree) {
+  for (const bool grouped : {false, true}) {
+    GraphBuilder b;
+    const Shape groups = {48, grouped ? 4 : 1, grouped ? 32 : 128};
+    const auto factor = [&](DType dtype) {
+      return b.broadcast(b.cast(b.input(dtype, {48, groups[1], 1}), DType::kF32), Shape(groups));
+    };
+    const NodeId q = b.cast(b.reshape(b.input(DType::kI8, {48, 128}), groups), DType::kF32);
+    const NodeId scaled = b.binary(Op::kMul, q, factor(DType::kF32));
+    const NodeId w = b.cast(b.binary(Op::kAdd, scaled, factor(DType::kI8)), DType::kF16);
+    const NodeId y =
+        b.matmul(b.input(DType::kF16, {7, 128}), b.permute(b.reshape(w, {48, 128}), {1, 0}));
+    EXPECT_EQ(check(workload_of(b, b.cast(y, DType::kF16)), {16, 32, 64, 1, 2, 3, 1, 8}), "")
+        << grouped;
+  }
+}
+
+TEST(NarrowWeights, TheSearchSpaceOfTwoInAByteAgrees) {
+  const Workload workload =
+      packed_workload(Packed{.form = FourBits::kAddends, .m = 5, .n = 96, .k = 640, .group = 128});
+  EXPECT_EQ(testing::check_space(workload, kHopper, random_inputs(workload, 7), 4), "");
+}
+
 TEST(NarrowWeights, OddSizesAgree) {
   for (const auto& [m, n, k] :
        {std::array<int64_t, 3>{1, 40, 16}, {3, 77, 144}, {17, 8, 48}, {70, 136, 400}, {1, 1, 32}})
@@ -197,6 +279,9 @@ TEST(NarrowWeights, WhatKernelsAreNotWrittenForIsLeftToOthers) {
   EXPECT_FALSE(covers(workload_of({.k = 264}))) << "columns begin anywhere";
   EXPECT_FALSE(covers(workload_of({.k = 256, .group = 16})))
       << "groups of less than an instruction";
+  EXPECT_TRUE(covers(packed_workload(Packed{})));
+  EXPECT_FALSE(covers(packed_workload(Packed{.k = 272, .group = 16})))
+      << "bytes of 8 columns' depth";
   for (const KernelTemplate* made : kernel_templates())
     for (const char* target : {"cpu:x86-64-v3", "cuda:sm_80", "cuda:sm_90a"})
       EXPECT_EQ(made->covers(workload_of(Weights{}), *Target::parse(target)),

@@ -108,6 +108,27 @@ Graph picked_product() {
   return b.finish({b.cast(b.matmul(x, matrices), DType::kBF16)}).value();
 }
 
+// [16, 256] halves times the transpose of [96, 256] of 4 bits, two in a byte: (q - 8) * scale + addend.
+Graph product_with_packed_weights() {
+  GraphBuilder b;
+  const Shape groups = {96, 2, 128};
+  const auto like = [&](double value, NodeId x) {
+    return b.broadcast(b.constant(b.dtype(x), value), Shape(b.shape(x)));
+  };
+  const auto factor = [&] {
+    const NodeId x = b.input(DType::kBF16, {96, 2, 1});
+    return b.broadcast(b.cast(x, DType::kF32), Shape(groups));
+  };
+  const NodeId bytes = b.reshape(b.input(DType::kU8, {96, 128}), {96, 128, 1});
+  const NodeId both[] = {b.binary(Op::kAnd, bytes, like(15, bytes)),
+                         b.binary(Op::kDiv, bytes, like(16, bytes))};
+  const NodeId q = b.cast(b.reshape(b.reshape(b.concat(both, 2), {96, 256}), groups), DType::kF32);
+  const NodeId scaled = b.binary(Op::kMul, b.binary(Op::kSub, q, like(8, q)), factor());
+  const NodeId w = b.cast(b.binary(Op::kAdd, scaled, factor()), DType::kBF16);
+  const NodeId y = b.permute(b.reshape(w, {96, 256}), {1, 0});
+  return b.finish({b.cast(b.matmul(b.input(DType::kBF16, {16, 256}), y), DType::kBF16)}).value();
+}
+
 // [16, 256] halves times the transpose of [96, 256] of 8 bits, in groups with scales and zeros.
 Graph product_with_weights() {
   GraphBuilder b;
@@ -145,6 +166,7 @@ const std::vector<NamedWorkload>& workloads() {
     add("8-bit integers", narrow_product(DType::kI8, DType::kI32));
     add("halves, matrices that an index picks", picked_product());
     add("halves and 8-bit weights", product_with_weights());
+    add("halves and 4-bit weights", product_with_packed_weights());
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, windows, channels last", windows_channels_last());

@@ -184,6 +184,71 @@ TEST(PlanAlternatives, WeightsAreDequantisedByTheProductThatReadsThem) {
   EXPECT_EQ(names_of(product_with_weights(16)), Names{"by rules"}) << "groups of few";
 }
 
+// Weights of 4 bits, two in a byte, in one of the ways in which models take them apart.
+struct FourBits {
+  bool high_first = false, zero_in_i8 = false, addend = false, halves_of_rows = false;
+  int64_t depth = 256, byte_stride = 1;
+};
+Graph product_with_four_bits(const FourBits& form) {
+  constexpr int64_t kColumns = 48, kGroup = 32;
+  GraphBuilder b;
+  const auto like = [&](double value, NodeId x) {
+    return b.broadcast(b.constant(b.dtype(x), value), Shape(b.shape(x)));
+  };
+  const int64_t depth = form.depth, stride = form.byte_stride;
+  const NodeId given = b.input(DType::kU8, {kColumns, depth / 2 * stride});
+  const NodeId bytes = b.slice(given, 1, 0, depth / 2, stride);
+  const NodeId low = b.binary(Op::kAnd, bytes, like(15, bytes));
+  const NodeId high = b.binary(Op::kDiv, bytes, like(16, bytes));
+  std::vector<NodeId> both = {form.high_first ? high : low, form.high_first ? low : high};
+  if (!form.halves_of_rows)
+    for (NodeId& half : both) half = b.reshape(half, {kColumns, depth / 2, 1});
+  NodeId q = b.reshape(b.concat(both, form.halves_of_rows ? 1 : 2), {kColumns, depth});
+  if (form.zero_in_i8) {
+    q = b.cast(q, DType::kI8);
+    q = b.binary(Op::kSub, q, like(8, q));
+  }
+  const Shape groups = {kColumns, depth / kGroup, kGroup};
+  const auto factor = [&](DType dtype) {
+    const NodeId x = b.cast(b.input(dtype, {kColumns, depth / kGroup, 1}), DType::kF32);
+    return b.broadcast(x, Shape(groups));
+  };
+  NodeId x = b.cast(b.cast(b.reshape(q, groups), DType::kBF16), DType::kF32);
+  if (!form.zero_in_i8) x = b.binary(Op::kSub, x, like(8, x));
+  x = b.binary(Op::kMul, x, factor(DType::kBF16));
+  if (form.addend) x = b.binary(Op::kAdd, x, factor(DType::kBF16));
+  const NodeId w = b.reshape(b.cast(x, DType::kBF16), {kColumns, depth});
+  const NodeId y = b.matmul(b.input(DType::kBF16, {5, depth}), b.permute(w, {1, 0}));
+  return canonical(b, {b.cast(y, DType::kBF16)});
+}
+
+TEST(PlanAlternatives, WeightsOf4BitsAreTakenApartByTheProductThatReadsThem) {
+  for (const bool high_first : {false, true})
+    for (const bool zero_in_i8 : {false, true})
+      for (const bool addend : {false, true}) {
+        const FourBits form{.high_first = high_first, .zero_in_i8 = zero_in_i8, .addend = addend};
+        const auto all = plan_alternatives(product_with_four_bits(form));
+        ASSERT_TRUE(all);
+        ASSERT_EQ(all->size(), 2u);
+        const Plan& narrow = (*all)[1].plan;
+        EXPECT_EQ(narrow.launches.size(), 1u);
+        EXPECT_EQ(narrow.arena_bytes, Dim(0));
+        EXPECT_EQ((*all)[0].plan.launches.size(), 2u);
+        const Graph graph = product_with_four_bits(form);
+        const auto inputs = testing::random_inputs(graph, 1);
+        const auto expected = testing::evaluate(graph, testing::in_order(inputs));
+        const auto actual = testing::run_plan(narrow, testing::in_order(inputs));
+        testing::expect_equal(expected[0], actual[0], 0.02);
+      }
+  const auto launches = [](const FourBits& form) {
+    const auto all = plan_alternatives(product_with_four_bits(form));
+    return all->back().plan.launches.size();
+  };
+  EXPECT_EQ(launches({.halves_of_rows = true}), 2u) << "neighbours in other bytes";
+  EXPECT_EQ(launches({.byte_stride = 2}), 2u) << "bytes that others lie between";
+  EXPECT_EQ(launches({.depth = 96}), 1u);
+}
+
 // Kernels read what is contiguous along the depth, with scales of lines that memory has.
 TEST(PlanAlternatives, WeightsThatNoKernelReadsAreStoredAsTheyAreMultiplied) {
   const auto graph = [](bool turned, bool along_depth, bool computed, DType half) {

@@ -1,21 +1,27 @@
-// A block's tile of a product of halves (A) with weights (B) that lie in memory in 8 bits, along the
-// depth. They stay so in shared memory: a warp widens what it multiplies in registers, which loses
-// nothing. A weight stands for (q - zero) * scale: zero is subtracted there, and the sums of a group
-// of the depth are multiplied by its scale before they join the others. Stages and barriers are
-// matmul.cuh's.
+// A block's tile of a product of halves (A) with weights (B) that lie in memory in 8 bits, or two in a
+// byte, along the depth. They stay so in shared memory: a warp widens what it multiplies in registers,
+// which loses nothing. A weight stands for (q - zero) * scale + addend: zero is subtracted there, and
+// the sums of a group of the depth are multiplied by its scale before they join the others, with the
+// addend times the sum of A's elements. Stages and barriers are matmul.cuh's.
 //
 // The generated source defines behind it, where weights stand for other numbers,
 //   struct Weights  group: the elements of the depth, a multiple of 32, that one scale and one zero are
-//                   for; 0: all of them; scaled, zeroed: whether there are any; whole_zeros: they are
-//                   integers; is_signed
+//                   for; 0: all of them; scaled, zeroed, shifted: whether there are any, or addends;
+//                   whole_zeros: they are integers; is_signed; packed: two in a byte, high_first: the
+//                   first one in the upper half
 namespace {
 
-// The functions (line, depth) that give a scale and a zero.
-template <class Scale, class Zero>
+// The functions (line, depth) that give a scale, a zero and an addend.
+template <class Scale, class Zero, class Addend>
 struct Factors {
   const Scale& scale;
   const Zero& zero;
+  const Addend& addend;
 };
+
+// A tile of which so many elements lie in a byte, as one of bytes.
+template <class Tiling, int in_byte>
+struct InBytes : Tiling { static constexpr int depth = Tiling::depth / in_byte; };
 
 // Bytes 0 and 1 of x, or 2 and 3, each below a byte of `high`, of which all four are alike.
 template <int upper>
@@ -26,6 +32,23 @@ KILN_INLINE unsigned below_bytes(unsigned x, unsigned high) {
   const unsigned pair = upper ? x >> 16 : x;
   return (pair & 0xffu) | (pair & 0xff00u) << 8 | (high & 0xff00ff00u);
 #endif
+}
+
+// Bytes 0 and 1 of x and of y, or 2 and 3, in turns.
+template <int upper>
+KILN_INLINE unsigned in_turns(unsigned x, unsigned y) {
+#ifndef KILN_ON_HOST
+  return __byte_perm(x, y, upper ? 0x7362 : 0x5140);
+#else
+  const unsigned a = upper ? x >> 16 : x, b = upper ? y >> 16 : y;
+  return (a & 0xffu) | (b & 0xffu) << 8 | (a & 0xff00u) << 8 | (b & 0xff00u) << 16;
+#endif
+}
+// The values of bytes 0 and 1 of x, which has two in each byte, or those of bytes 2 and 3.
+template <int upper, bool high_first>
+KILN_INLINE unsigned taken_apart(unsigned x) {
+  const unsigned low = x & 0x0f0f0f0fu, high = x >> 4 & 0x0f0f0f0fu;
+  return high_first ? in_turns<upper>(high, low) : in_turns<upper>(low, high);
 }
 
 // The same number, of which the compiler knows nothing: what is computed from it is not kept in registers
@@ -86,16 +109,17 @@ struct WideF16 {
 // The sums of one thread.
 //
 // The depth is walked in an order of its own, the same for both operands: of 16, a lane multiplies the
-// four that follow each other, as one word of B has them.
+// four that follow each other, as one word of B has them; of 32, the eight that a packed one has.
 template <class Wide, class A, class B, class Tiling, class Weights, class Given>
 struct NarrowSums {
   using value = float;
   using TileA = TileOf<A, Tiling::rows, Tiling::depth>;
-  using TileB = TileOf<B, Tiling::columns, Tiling::depth>;
+  using TilingB = InBytes<Tiling, Weights::packed ? 2 : 1>;
+  using TileB = TileOf<B, Tiling::columns, TilingB::depth>;
   static constexpr int rows = Tiling::rows / Tiling::warp_rows;
   static constexpr int columns = Tiling::columns / Tiling::warp_columns;
   static constexpr int group = Weights::group;
-  static constexpr bool groups = group > 0 && Weights::scaled;
+  static constexpr bool groups = group > 0 && (Weights::scaled || Weights::shifted);
   static constexpr bool offset = Weights::zeroed || !Weights::is_signed;
   // Unsigned ones are read as signed, and 128 is added with the zero; before it, where the sum of both
   // would have to be rounded.
@@ -112,7 +136,8 @@ struct NarrowSums {
   const int first_line;  // of B, of this warp
   float sum[rows / 16][columns / 8][4];
   float part[groups ? rows / 16 : 1][groups ? columns / 8 : 1][4];  // of the group
-  float scale[columns / 8][2];
+  float of_a[Weights::shifted ? rows / 16 : 1][4];  // sums of A's elements alone, of the group
+  float scale[columns / 8][2], addend[Weights::shifted ? columns / 8 : 1][2];
   unsigned negated_zero[columns / 8];
   bool has_part = false;
 
@@ -121,6 +146,11 @@ struct NarrowSums {
   KILN_MEMBER NarrowSums(const Given& f, int column) : factors(f), first_line(column + first_column()) {
     clear(sum);
     clear(part);
+    clear_sums_of_a();
+  }
+  KILN_MEMBER void clear_sums_of_a() {
+    _Pragma("unroll") for (auto& row : of_a)
+      _Pragma("unroll") for (float& x : row) x = 0;
   }
   template <int m, int n>
   KILN_INLINE void clear(float (&x)[m][n][4]) {
@@ -145,14 +175,25 @@ struct NarrowSums {
   KILN_MEMBER void load_scales(int depth) {
     const int line = computed_anew(first_line + thread_index() % 4 * 2);
     _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-      _Pragma("unroll") for (int i = 0; i < 2; ++i) scale[j][i] = factors.scale(line + j * 8 + i, depth);
+      _Pragma("unroll") for (int i = 0; i < 2; ++i) {
+        scale[j][i] = factors.scale(line + j * 8 + i, depth);
+        if constexpr (Weights::shifted) addend[j][i] = factors.addend(line + j * 8 + i, depth);
+      }
+  }
+  // What sum `x` of matrix (i, j) is to have instead of `product`, where scales and addends are those of
+  // what was multiplied.
+  KILN_MEMBER float finished(float product, int i, int j, int x) {
+    if constexpr (Weights::scaled) product *= scale[j][x % 2];
+    if constexpr (Weights::shifted) product += of_a[i][x] * addend[j][x % 2];
+    return product;
   }
   KILN_MEMBER void end_group() {
     if constexpr (groups) {
       _Pragma("unroll") for (int i = 0; i < rows / 16; ++i)
         _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-          _Pragma("unroll") for (int x = 0; x < 4; ++x) sum[i][j][x] += part[i][j][x] * scale[j][x % 2];
+          _Pragma("unroll") for (int x = 0; x < 4; ++x) sum[i][j][x] += finished(part[i][j][x], i, j, x);
       clear(part);
+      clear_sums_of_a();
       has_part = false;
     }
   }
@@ -172,32 +213,51 @@ struct NarrowSums {
   }
   // 32 of the depth, from `depth` of the step on.
   KILN_MEMBER void multiply_32(const char* tile_a, const char* tile_b, int depth) {
-    unsigned b[columns / 8][2][2];
-    _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
-      unsigned x[4];
-      load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
-      _Pragma("unroll") for (int w = 0; w < 4; ++w) {
-        unsigned (&wide)[2] = b[j + w / 2][w % 2];
-        Wide::widen(wide, Weights::is_signed ? x[w] : x[w] ^ 0x80808080u);
-        _Pragma("unroll") for (unsigned& y : wide) {
-          if constexpr (moves_first) y = Wide::sum(y, Wide::both(128));
-          if constexpr (offset) y = Wide::sum(y, negated_zero[j + w / 2]);
-        }
+    if constexpr (Weights::packed) {
+      const int lane = thread_index() % 32;
+      unsigned x[columns / 8], b[columns / 8][2];
+      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) x[j] = *reinterpret_cast<const unsigned*>(
+          tile_b + TileB::element_at(first_column() + j * 8 + lane / 4, depth / 2 + lane % 4 * 4));
+      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
+          widen(b[j], taken_apart<0, Weights::high_first>(x[j]), j);
+      multiply_16(tile_a, depth + lane % 4 * 8, b);
+      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
+          widen(b[j], taken_apart<1, Weights::high_first>(x[j]), j);
+      multiply_16(tile_a, depth + lane % 4 * 8 + 4, b);
+    } else {
+      unsigned b[2][columns / 8][2];
+      _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
+        unsigned x[4];
+        load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
+        _Pragma("unroll") for (int w = 0; w < 4; ++w)
+            widen(b[w % 2][j + w / 2], Weights::is_signed ? x[w] : x[w] ^ 0x80808080u, j + w / 2);
+      }
+      _Pragma("unroll") for (int half = 0; half < 2; ++half)
+          multiply_16(tile_a, depth + half * 16 + thread_index() % 4 * 4, b[half]);
+    }
+  }
+  // Four signed bytes of a column of the j-th eight, less its zero.
+  KILN_MEMBER void widen(unsigned (&wide)[2], unsigned bytes, int j) {
+    Wide::widen(wide, bytes);
+    _Pragma("unroll") for (unsigned& y : wide) {
+      if constexpr (moves_first) y = Wide::sum(y, Wide::both(128));
+      if constexpr (offset) y = Wide::sum(y, negated_zero[j]);
+    }
+  }
+  // 16 of the depth, of which this lane has the four from `depth` on.
+  KILN_MEMBER void multiply_16(const char* tile_a, int depth, const unsigned (&b)[columns / 8][2]) {
+    _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
+      unsigned a[4];
+      load_rows(a, tile_a, first_row() + i * 16, depth);
+      const auto rows_of_a = word_of<typename Wide::Core::A>(a);
+      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
+        Wide::Core::multiply(groups ? part[groups ? i : 0][groups ? j : 0] : sum[i][j], rows_of_a,
+                             word_of<typename Wide::Core::B>(b[j]));
+      if constexpr (Weights::shifted) {
+        const unsigned ones[2] = {Wide::both(1), Wide::both(1)};
+        Wide::Core::multiply(of_a[i], rows_of_a, word_of<typename Wide::Core::B>(ones));
       }
     }
-    _Pragma("unroll") for (int half = 0; half < 2; ++half)
-      _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
-        unsigned a[4];
-        load_rows(a, tile_a, first_row() + i * 16, depth + half * 16);
-        _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) {
-          if constexpr (groups)
-            Wide::Core::multiply(part[i][j], word_of<typename Wide::Core::A>(a),
-                                 word_of<typename Wide::Core::B>(b[j][half]));
-          else
-            Wide::Core::multiply(sum[i][j], word_of<typename Wide::Core::A>(a),
-                                 word_of<typename Wide::Core::B>(b[j][half]));
-        }
-      }
   }
   template <class Fragment, int words>
   KILN_INLINE Fragment word_of(const unsigned (&x)[words]) {
@@ -205,26 +265,28 @@ struct NarrowSums {
     _Pragma("unroll") for (int w = 0; w < words; ++w) y.set(w, x[w]);
     return y;
   }
-  // 16 rows of A from `row` on: of each of two, this lane's four of the depth from `depth` on.
+  // 16 rows of A from `row` on: of each of two that are this lane's, four of the depth from `depth` on.
   KILN_INLINE void load_rows(unsigned (&x)[4], const char* tile, int row, int depth) {
-    const int lane = thread_index() % 32, at = depth + lane % 4 * 4;
+    const int lane = thread_index() % 32;
     // One by one: two that come together would have to be moved apart.
     _Pragma("unroll") for (int half = 0; half < 2; ++half)
       _Pragma("unroll") for (int word = 0; word < 2; ++word) x[half + word * 2] =
           *reinterpret_cast<const volatile unsigned*>(
-              tile + TileA::element_at(row + lane / 4 + half * 8, at) + word * 4);
+              tile + TileA::element_at(row + lane / 4 + half * 8, depth) + word * 4);
   }
   KILN_MEMBER void stage(float* staged, int pitch) {
     if (has_part) end_group();
-    if constexpr (Weights::scaled && !groups) load_scales(0);
+    if constexpr ((Weights::scaled || Weights::shifted) && !groups) load_scales(0);
     const int lane = thread_index() % 32;
     float* at = staged + (first_row() + lane / 4) * pitch + first_column() + lane % 4 * 2;
     _Pragma("unroll") for (int i = 0; i < rows / 16; ++i)
       _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
         _Pragma("unroll") for (int half = 0; half < 2; ++half) {
           float pair[2] = {sum[i][j][half * 2], sum[i][j][half * 2 + 1]};
-          if constexpr (Weights::scaled && !groups)
-            pair[0] *= scale[j][0], pair[1] *= scale[j][1];
+          if constexpr (!groups) {
+            pair[0] = finished(pair[0], i, j, half * 2);
+            pair[1] = finished(pair[1], i, j, half * 2 + 1);
+          }
           const unsigned bits[2] = {as_bits(pair[0]), as_bits(pair[1])};
           store_words(at + (i * 16 + half * 8) * pitch + j * 8, bits);
         }
@@ -240,10 +302,10 @@ KILN_INLINE void multiply_narrow_tile(const typename A::stored* a, const typenam
   constexpr int stages = Tiling::stages, depth = Tiling::depth;
   constexpr int a_bytes = Sums::TileA::bytes, stage_bytes = a_bytes + Sums::TileB::bytes;
   Loader<A, Tiling, Tiling::rows> of_a;
-  Loader<B, Tiling, Tiling::columns> of_b;
+  Loader<B, typename Sums::TilingB, Tiling::columns> of_b;
   const auto fetch = [&](int step, char* tile) {
     of_a.fetch(a, row, step * depth, tile);
-    of_b.fetch(b, column, step * depth, tile + a_bytes);
+    of_b.fetch(b, column, step * Sums::TilingB::depth, tile + a_bytes);
   };
   Sums sums(factors, column);
   _Pragma("unroll 1") for (int step = 0; step < stages - 1; ++step) {
