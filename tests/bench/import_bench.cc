@@ -1,8 +1,8 @@
 // A large store: how fast `kiln cache import` takes it from SQLite to PostgreSQL, `kiln cache export`
 // back, and what a look-up costs in it on both engines. PostgreSQL is its own, on the loopback, with
 // fsync; binaries are shared by ten kernels, so that rows are what is measured.
-//   import_bench [--programs N] [--kernels N] [--lookups N] [--filler N]
-// Fewer kernels than programs are shared. Filler: so many rows of programs more for the look-ups.
+//   import_bench [--programs N] [--kernels N] [--lookups N]
+// Fewer kernels than programs are shared.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,6 @@
 
 #include "cache/kernel_cache.h"
 #include "cache/postgres/postgres_store.h"
-#include "cache/sqlite.h"
 #include "cache/transfer/transfer.h"
 #include "compiler_core/base/check.h"
 #include "tests/cache/samples.h"
@@ -69,38 +68,6 @@ void fill(Store& store, int programs, int kernels) {
   CHECK(failed == 0, "everything is put");
 }
 
-// Rows like the others, under keys at random, that nobody asks for and no seal matches: tables and
-// indices grow to what they are in a store of so many programs, without the hour that those take.
-Status add_filler(const Path& index, const testing::PostgresServer& server, const std::string& url,
-                  int64_t rows) {
-  TRY(Database db, Database::open(index, Database::Access::kReadWrite));
-  TRY_STATUS(Query(db,
-                   "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
-                   " INSERT INTO programs (key, manifest, blobs, seal, stamp, audience)"
-                   " SELECT randomblob(32), p.manifest, p.blobs, randomblob(32), p.stamp,"
-                   " p.audience FROM n, (SELECT * FROM programs LIMIT 1) AS p")
-                 .bind(rows)
-                 .run());
-  TRY_STATUS(
-      db.run("INSERT INTO entries SELECT 1, key, length(manifest), 0, 1, NULL FROM programs"
-             " WHERE key NOT IN (SELECT key FROM entries WHERE kind = 1)"));
-  for (const std::string& statement :
-       {std::string("ALTER TABLE kiln.programs DISABLE TRIGGER ALL"),
-        fmt::format("INSERT INTO kiln.programs (key, manifest, blobs, stamp, audience, seal, epoch,"
-                    " pinned, used_hour) SELECT sha256(('filler ' || n)::bytea), p.manifest,"
-                    " p.blobs, p.stamp, p.audience, sha256(n::text::bytea), p.epoch, true,"
-                    " p.used_hour FROM generate_series(1, {}) AS n,"
-                    " (SELECT * FROM kiln.programs LIMIT 1) AS p",
-                    rows),
-        std::string("ALTER TABLE kiln.programs ENABLE TRIGGER ALL"),
-        std::string("INSERT INTO kiln.program_blobs SELECT p.key, b.digest FROM kiln.programs p,"
-                    " (SELECT digest FROM kiln.program_blobs LIMIT 1) AS b WHERE p.pinned"),
-        std::string("VACUUM ANALYZE kiln.programs"),
-        std::string("VACUUM ANALYZE kiln.program_blobs")})
-    TRY_STATUS(server.query(url, statement).map([](const std::string&) {}));
-  return {};
-}
-
 // Every look-up must hit: a rate of misses would say nothing.
 void look_up(const char* engine, Store& store, int programs, int lookups, int outstanding) {
   std::counting_semaphore<> places(outstanding);
@@ -127,7 +94,7 @@ void look_up(const char* engine, Store& store, int programs, int lookups, int ou
              took_us[took_us.size() * 99 / 100]);
 }
 
-Status run(int programs, int kernels, int lookups, int filler) {
+Status run(int programs, int kernels, int lookups) {
   TRY(const TempDir dir, TempDir::create("kiln-import-bench"));
   TRY(const auto server, testing::PostgresServer::start());
   const std::string url = server->new_database();
@@ -151,17 +118,10 @@ Status run(int programs, int kernels, int lookups, int filler) {
   }
   fmt::print("import, read back and checked: {:.0f} rows/s ({:.1f} s)\n",
              static_cast<double>(rows) / seconds_since(started), seconds_since(started));
-  started = Clock::now();
-  if (filler > 0) {
-    TRY_STATUS(add_filler(dir.path() / "from" / "index.sqlite", *server, url, filler));
-    fmt::print("{} rows of programs beside them, on both engines ({:.1f} s)\n", filler,
-               seconds_since(started));
-  }
   for (const int outstanding : {1, 64}) {
     look_up("SQLite", *one_disk, programs, lookups, outstanding);
     look_up("PostgreSQL", *several, programs, lookups, outstanding);
   }
-  if (filler > 0) return {};  // which an export would call damaged
   started = Clock::now();
   TRY(auto from, open_objects(folder, {}));
   TRY(const auto to, open_objects((dir.path() / "export").string(), {}));
@@ -178,15 +138,14 @@ Status run(int programs, int kernels, int lookups, int filler) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // it takes long
-  int programs = 100'000, kernels = 0, lookups = 20'000, filler = 0;
+  int programs = 100'000, kernels = 0, lookups = 20'000;
   CLI::App app("Import, export and look-ups of a large store");
   app.add_option("--programs", programs)->check(CLI::PositiveNumber);
   app.add_option("--kernels", kernels, "default: one a program")->check(CLI::PositiveNumber);
   app.add_option("--lookups", lookups)->check(CLI::PositiveNumber);
-  app.add_option("--filler", filler)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   const kiln::Status done =
-      kiln::run(programs, kernels > 0 ? std::min(kernels, programs) : programs, lookups, filler);
+      kiln::run(programs, kernels > 0 ? std::min(kernels, programs) : programs, lookups);
   if (done) return 0;
   fmt::print(stderr, "{}\n", done.error().message);
   return 1;

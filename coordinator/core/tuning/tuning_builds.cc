@@ -53,18 +53,21 @@ void TuningTask::verified(int candidate, const Where& where) {
   CandidateBinary& built = *candidates_.binary(candidate);
   built.is_verified = true;
   candidates_.recovered(candidate);
-  votes_[candidate].good(built.built_by, built.made);
-  measured_by_[candidate] = where.by;
   if (const auto before = not_loaded_.find(candidate); before != not_loaded_.end()) {
     if (before->second.built_by.worker != built.built_by.worker)
       bad_builders_.push_back(before->second.built_by.worker);
     not_loaded_.erase(before);
+    votes_.erase(candidate);  // those were about other bytes
   }
+  votes_[candidate].good(built.built_by, built.made);
+  measured_by_[candidate] = where.by;
 }
 
 // A device takes no binary that asks too much of it, and none that is damaged: another build shows
-// which it was.
-void TuningTask::not_loaded(int candidate, std::string log) {
+// which it was. That neither loads is one worker's word, as a wrong result is: where nothing else came
+// out right, another owner is asked (seek_second_opinion).
+void TuningTask::not_loaded(int candidate, std::string log, const Reporter& by) {
+  votes_[candidate].bad(by);
   const CandidateBinary& built = *candidates_.binary(candidate);
   if (not_loaded_.contains(candidate)) return reject(candidate, Verdict::kCompileFailed, log);
   const WorkerId builder = built.built_by.worker;

@@ -328,7 +328,7 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
       keep(std::move(result), kind, *std::move(recipe), where);
     }
   } else if (verifies && result.verdict == Verdict::kCompileFailed) {
-    not_loaded(index, std::move(result.log));
+    not_loaded(index, std::move(result.log), where.by);
   } else if (failure_class(result.verdict) == FailureClass::kTerminal &&
              !mutated(Mutation::kRetryTerminal)) {
     votes_[index].bad(where.by);

@@ -210,7 +210,7 @@ class TuningTask {
   void advance_default(Jury& jury);
   bool may_be_early(int candidate, const Jury& jury) const;
   void set_early(int candidate);
-  void not_loaded(int candidate, std::string log);
+  void not_loaded(int candidate, std::string log, const Reporter& by);
   void keep_built(CandidateResult result, Recipe recipe, const Where& where);
   void judge_spilling();
   void verified(int candidate, const Where& where);

@@ -277,6 +277,37 @@ TEST_F(CoreBadBuilds, OneThatTwoBuildAlikeIsTheCandidatesFault) {
   EXPECT_EQ(stats_of(second).state, "serving");
 }
 
+// That nothing loads is one worker's word, whether the builds are alike or not: a program is refused
+// for it only where no other owner can be asked.
+class CoreBadTester : public CoreBadBuilds, public testing::WithParamInterface<const char*> {};
+
+TEST_P(CoreBadTester, RefusesNothingForGood) {
+  const auto [second, job] = built_again();
+  WorkerReport honest = device_of("honest");
+  honest.slots = 0;
+  send(honest, "alice");
+  send(builder_of(second, {built(job, GetParam())}));
+  if (GetParam() != std::string("bad ")) {
+    full = false;
+    device();
+    const Job screen = next(Job::Kind::kScreen).second;
+    full = true;
+    device({bad_result(screen, 0, Verdict::kCompileFailed, "the driver refuses it")});
+  }
+  EXPECT_TRUE(bench.none<Answer>()) << "a second opinion is sought first";
+  honest.slots = 1;
+  send(honest, "alice");
+  const auto [worker, opinion] = next(Job::Kind::kScreen);
+  EXPECT_EQ(worker, "honest");
+  EXPECT_EQ(opinion.candidates.front().binary, "") << "it builds for itself";
+  honest.results = {tried(opinion, opinion.candidates.front(), 10)};
+  send(honest, "alice");
+  bench.store_all();
+  ASSERT_EQ(bench.kernels.size(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Builds, CoreBadTester, testing::Values("bad ", "other "));
+
 TEST_F(CoreBadBuilds, WhatABuilderThatDiesHadIsBuiltByAnother) {
   full = true;
   device();
