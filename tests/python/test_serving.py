@@ -1,4 +1,7 @@
-"""vLLM and SGLang, from PyPI, on the CPU: Kiln compiles their pieces, and vLLM's compiled models are shared."""
+"""vLLM and SGLang, from PyPI, on the CPU: Kiln compiles their pieces, and vLLM's compiled models are shared.
+
+Each run imports one of them, which takes many seconds: ``./ops/test --python-all`` runs them, with ``KILN_SERVING=1``.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ PIECES = 4  # three layers, cut at their attention
 @pytest.fixture(scope="module")
 def python() -> Path:
     """The interpreter of an environment with both."""
+    if os.environ.get("KILN_SERVING") != "1":
+        pytest.skip("vLLM and SGLang are tried where KILN_SERVING is 1, as in ./ops/test --python-all")
     found = subprocess.run([ROOT / "ops" / "python", "--print", "serving"], check=True, capture_output=True, text=True)
     if not found.stdout.strip():
         pytest.skip("there is no environment with vLLM and SGLang; `ops/python serving` makes one")

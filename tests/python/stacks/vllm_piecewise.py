@@ -13,6 +13,7 @@ os.environ.setdefault("VLLM_USE_AOT_COMPILE", "1")
 os.environ.setdefault("VLLM_USE_MEGA_AOT_ARTIFACT", "1")
 
 import torch
+from decoder import WIDTH, Decoder
 from vllm.compilation.counter import compilation_counter
 from vllm.compilation.decorators import support_torch_compile
 from vllm.config import CompilationConfig, CompilationMode, CUDAGraphMode, VllmConfig, set_current_vllm_config
@@ -21,46 +22,7 @@ from vllm.config.vllm import OptimizationLevel
 from vllm.forward_context import set_forward_context
 from vllm.plugins import load_general_plugins
 
-WIDTH, HEADS, LAYERS, MOST_TOKENS = 64, 4, 3, 64
-
-
-@torch.library.custom_op("kiln_example::attention", mutates_args=("out",))
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
-    """Where vLLM cuts; a server's reads a cache of keys and values, and is not compiled."""
-    split = [each.unflatten(-1, (HEADS, -1)).transpose(0, 1) for each in (q, k, v)]
-    out.copy_(torch.nn.functional.scaled_dot_product_attention(*split, is_causal=True).transpose(0, 1).flatten(1))
-
-
-@attention.register_fake
-def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
-    del q, k, v, out
-
-
-class Layer(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
-        self.project = torch.nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
-        self.first, self.second = torch.nn.RMSNorm(WIDTH), torch.nn.RMSNorm(WIDTH)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(self.first(x)).chunk(3, dim=-1)
-        attended = torch.empty_like(q)
-        torch.ops.kiln_example.attention(q, k, v, attended)
-        x = x + self.project(attended)
-        return x + self.down(torch.nn.functional.silu(self.up(self.second(x))))
-
-
-class Decoder(torch.nn.Module):
-    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(Layer() for _ in range(LAYERS))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+MOST_TOKENS = 64
 
 
 def main() -> None:
