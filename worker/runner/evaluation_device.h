@@ -114,7 +114,8 @@ class EvaluationDevice {
   virtual Status survey(DevicePtr data, DType dtype, int64_t count) = 0;
   // Leaves in `mix` a checksum of all elements and their places.
   virtual Status checksum(DevicePtr data, DType dtype, int64_t count) = 0;
-  virtual Status compare(const Comparison& comparison) = 0;  // counts the wrong elements
+  // Counts the wrong elements; the sum is how many of them are neighbours of what is expected.
+  virtual Status compare(const Comparison& comparison) = 0;
   virtual Result<std::vector<Tally>> take() = 0;             // waits
 
   // Microseconds that `work` takes on the stream, with the device busy right before. Waits.

@@ -143,8 +143,12 @@ Result<bool> PreparedWorkload::survey_expected() {
   checksums_.clear();
   bool real = true;
   for (const Tally& survey : surveys) {
-    scales_.push_back(
-        survey.count == 0 ? 0 : std::sqrt(survey.sum / static_cast<double>(survey.count)));
+    const size_t index = scales_.size();
+    if (!is_float(output_forms_[index].dtype))
+      scales_.push_back(integer_scale(graph_, graph_.outputs()[index]));
+    else
+      scales_.push_back(
+          survey.count == 0 ? 0 : std::sqrt(survey.sum / static_cast<double>(survey.count)));
     checksums_.push_back(survey.mix);
     real = real && survey.first == INT64_MAX;
   }
@@ -181,8 +185,9 @@ Status PreparedWorkload::compare_output(size_t index, bool leniently) {
 }
 
 std::optional<Difference> PreparedWorkload::difference(size_t index, const Tally& tally) const {
-  if (tally.count <= tolerance_.excused(output_count(index))) return std::nullopt;
-  return Difference{tally.count, tally.first};
+  const Difference found{tally.count, tally.first, static_cast<int64_t>(tally.sum)};
+  if (found.is_excused(tolerance_, output_count(index))) return std::nullopt;
+  return found;
 }
 
 Result<PreparedWorkload::Element> PreparedWorkload::describe_output(size_t index, int64_t at,

@@ -111,7 +111,20 @@ bool is_close(double got, double want, double slack) {
   return std::fabs(got - want) <= slack;
 }
 
+// s of integers.
+double scale_of(DType dtype) {
+  return dtype == DType::kI8 || dtype == DType::kU8 ? 4 : 0;
+}
+
 }  // namespace
+
+double integer_scale(const Graph& graph, NodeId output) {
+  const auto is_widened = [&](const Node& node) {
+    return node.op == Op::kCast && scale_of(node.dtype) == 0 && is_integer(node.dtype);
+  };
+  while (is_widened(graph.node(output))) output = graph.node(output).operands[0];
+  return scale_of(graph.node(output).dtype);
+}
 
 Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols) {
   Tolerance tolerance;
@@ -131,7 +144,9 @@ std::optional<Difference> compare(const Tensor& got, const Tensor& want, const T
                                   const Tolerance& tolerance) {
   CHECK(got.dtype() == want.dtype() && got.sizes() == want.sizes(), "made from one specification");
   const bool floats = is_float(want.dtype());
-  const double scale = tolerance.scale >= 0 ? tolerance.scale : floats ? root_mean_square(want) : 0;
+  const double scale = tolerance.scale >= 0 ? tolerance.scale
+                       : floats             ? root_mean_square(want)
+                                            : scale_of(want.dtype());
   const auto is_right = [&](int64_t i) {
     if (!floats) return got.get_int(i) == want.get_int(i);
     const double g = got.get(i), w = want.get(i);
@@ -142,11 +157,25 @@ std::optional<Difference> compare(const Tensor& got, const Tensor& want, const T
     return std::isfinite(d) && std::isfinite(w) ? is_close(g, w, slack + 8 * std::fabs(d - w))
                                                 : is_close(g, d, slack);
   };
+  const auto is_neighbour = [&](int64_t i) {
+    if (floats) return std::fabs(got.get(i) - want.get(i)) <= scale / 4;
+    return std::abs(static_cast<double>(got.get_int(i)) - static_cast<double>(want.get_int(i))) <=
+           scale / 4;
+  };
   Difference difference;
-  for (int64_t i = 0; i < want.numel(); ++i)
-    if (!is_right(i) && difference.count++ == 0) difference.first = i;
-  if (difference.count <= tolerance.excused(want.numel())) return std::nullopt;
+  for (int64_t i = 0; i < want.numel(); ++i) {
+    if (is_right(i)) continue;
+    if (difference.count++ == 0) difference.first = i;
+    difference.neighbours += is_neighbour(i);
+  }
+  if (difference.is_excused(tolerance, want.numel())) return std::nullopt;
   return difference;
+}
+
+bool Difference::is_excused(const Tolerance& tolerance, int64_t elements) const {
+  const int64_t excused = tolerance.excused(elements);
+  return count <= excused ||
+         (count - neighbours <= excused && neighbours <= tolerance.excused_neighbours(elements));
 }
 
 std::string describe_element(const Tensor& got, const Tensor& want, int64_t index) {

@@ -20,7 +20,9 @@
 // same graph evaluated as declared (op.h), or with the half types and sums between two of its
 // computations rounded in other places (rounded_elsewhere below), also strays, and `got` strays no
 // further than 8 times that. A step (a float comparison, a rounding): 1 in 65,536 elements may fall
-// on the other side. Pure functions.
+// on the other side; and besides 4 and 1 in 4096 that are neighbours of what is expected, as values
+// are that another order of sums quantises: integers of 8 bits that differ by 1, floats by s / 4. Pure
+// functions.
 #pragma once
 
 #include <optional>
@@ -37,12 +39,18 @@ struct Tolerance {
   double scale = -1;  // s; negative: compare() takes it from `want`
   // How many of `count` elements may be wrong.
   int64_t excused(int64_t count) const { return has_steps ? count / 65536 : 0; }
+  int64_t excused_neighbours(int64_t count) const { return has_steps ? 4 + count / 4096 : 0; }
 };
 Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols);
+// s of an output of integers.
+double integer_scale(const Graph& graph, NodeId output);
 
 struct Difference {
-  int64_t count = 0;  // elements that are wrong
-  int64_t first = 0;  // the first of them
+  int64_t count = 0;       // elements that are wrong
+  int64_t first = 0;       // the first of them
+  int64_t neighbours = 0;  // how many of them are neighbours of what is expected
+  // Whether so many of `elements` may be.
+  bool is_excused(const Tolerance& tolerance, int64_t elements) const;
 };
 // Nothing when every element is right. `declared` may be null. REQUIRES: equal dtypes and sizes.
 std::optional<Difference> compare(const Tensor& got, const Tensor& want, const Tensor* declared,

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 
 namespace kiln::runner {
@@ -170,6 +171,41 @@ TEST(Compare, AStepExcusesOneElementIn65536) {
   EXPECT_EQ(compare(got, want, nullptr, {0, false})->first, 5);
   got.set_int(11, 1);
   EXPECT_EQ(compare(got, want, nullptr, {0, true})->count, 3);
+}
+
+// Values that are quantised fall to a neighbour where sums go in another order: more of them than fall
+// on the other side of a comparison.
+TEST(Compare, AStepExcusesMoreNeighboursThanOthers) {
+  constexpr int64_t kElements = 1 << 13;  // 4 and 2 neighbours, and none else
+  for (const DType type : {DType::kI8, DType::kU8, DType::kF32}) {
+    const double step = is_float(type) ? 0.25 : 1;
+    Tensor want(type, {kElements});
+    for (int64_t i = 0; i < kElements; ++i) want.set(i, 2);
+    Tensor got = want.clone();
+    const double scale = 4 * step;
+    const Tolerance with_steps{0, true, scale}, without{0, false, scale};
+    for (int64_t i = 0; i < 6; ++i) got.set(i, 2 + (i % 2 == 0 ? step : -step));
+    EXPECT_EQ(compare(got, want, nullptr, with_steps), std::nullopt) << to_string(type);
+    EXPECT_EQ(compare(got, want, nullptr, without)->count, 6) << to_string(type);
+    got.set(6, 2 + step);
+    EXPECT_EQ(compare(got, want, nullptr, with_steps)->neighbours, 7) << to_string(type);
+    got.set(6, 2);
+    got.set(7, 2 + 2 * step);
+    EXPECT_EQ(compare(got, want, nullptr, with_steps)->count, 7) << "no neighbour";
+  }
+  Tensor want(DType::kI32, {4}), got(DType::kI32, {4});
+  got.set_int(2, 1);
+  EXPECT_EQ(compare(got, want, nullptr, {0, true})->first, 2) << "an index may not be off by one";
+}
+
+TEST(Compare, IntegersThatAreMadeOf8BitsHaveNeighbours) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {4}), q = b.cast(b.unary(Op::kRound, x), DType::kI8);
+  const NodeId wide = b.cast(q, DType::kI32), index = b.cast(x, DType::kI32);
+  const Graph graph = b.finish({q, wide, index}).value();
+  EXPECT_EQ(integer_scale(graph, graph.outputs()[0]), 4);
+  EXPECT_EQ(integer_scale(graph, graph.outputs()[1]), 4);
+  EXPECT_EQ(integer_scale(graph, graph.outputs()[2]), 0);
 }
 
 TEST(Compare, ElementsAreDescribedWithTheirPosition) {

@@ -203,7 +203,9 @@ class CpuEvaluationDevice : public EvaluationDevice {
     const Tensor declared = c.declared == 0 ? Tensor() : tensor_at(c.declared, c.dtype, {c.count});
     const auto difference = runner::compare(got, want, c.declared == 0 ? nullptr : &declared,
                                             {c.relative, false, c.scale});
-    tallies_.push_back(difference ? Tally{difference->count, difference->first} : Tally{});
+    tallies_.push_back(difference ? Tally{difference->count, difference->first,
+                                          static_cast<double>(difference->neighbours)}
+                                  : Tally{});
     return {};
   }
 

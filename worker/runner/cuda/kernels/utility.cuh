@@ -278,7 +278,7 @@ KILN_KERNEL(256, 1) kiln_survey(const void* data, i64 count, i64 dtype, Tally* t
   tallies[self_index()] = tally;
 }
 
-// Notes what is not right by the rule of tolerance.h. `scale` and `relative` are the bits of
+// Notes what is not right by the rule of tolerance.h, and sums how many of that are neighbours. `scale` and `relative` are the bits of
 // doubles; `declared` may be null.
 KILN_KERNEL(256, 1) kiln_compare(const void* got, const void* want, const void* declared, i64 count,
                         i64 dtype, u64 relative, u64 scale, Tally* tallies, i64 threads) {
@@ -287,7 +287,10 @@ KILN_KERNEL(256, 1) kiln_compare(const void* got, const void* want, const void* 
   for (i64 i = self_index(); i < count; i += threads) {
     const u64 got_bits = bits_at(got, dtype, i), want_bits = bits_at(want, dtype, i);
     if (!is_float(dtype)) {
-      if (integer_of(got_bits, dtype) != integer_of(want_bits, dtype)) note(tally, i);
+      const i64 g = integer_of(got_bits, dtype), w = integer_of(want_bits, dtype);
+      if (g == w) continue;
+      note(tally, i);
+      if (fabs(static_cast<double>(g) - static_cast<double>(w)) <= s / 4) tally.sum += 1;
       continue;
     }
     const double g = float_of(got_bits, dtype), w = float_of(want_bits, dtype);
@@ -300,6 +303,7 @@ KILN_KERNEL(256, 1) kiln_compare(const void* got, const void* want, const void* 
         continue;
     }
     note(tally, i);
+    if (fabs(g - w) <= s / 4) tally.sum += 1;
   }
   tallies[self_index()] = tally;
 }
