@@ -82,6 +82,29 @@ def test_complex_tensors_go_in_and_come_out() -> None:
     torch.testing.assert_close(fast(z.conj()), plain(z.conj()))
 
 
+class FourBits(torch.nn.Module):
+    """A linear layer of weights of 4 bits, as torch packs them here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weights = torch.arange(96 * 64, dtype=torch.int32).view(96, 64) * 7 % 16
+        self.register_buffer("packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(weights, 1))
+        self.register_buffer("factors", torch.stack([torch.rand(2, 96), torch.randn(2, 96)], -1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.packed, 32, self.factors)
+
+
+def test_packed_weights_are_read_where_torch_packs_them_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = FourBits(), torch.randn(5, 64)
+    exported = torch.export.export(model, (x,))
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        torch.testing.assert_close(kiln.compile(exported)(x), model(x), rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    with pytest.raises(kiln.Unsupported, match="AVX-512.* AVX2 here"):
+        kiln.compile(exported)
+
+
 def test_vmap_is_carried_out() -> None:
     class Mapped(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -116,7 +116,7 @@ class EvaluationDevice {
   virtual Status checksum(DevicePtr data, DType dtype, int64_t count) = 0;
   // Counts the wrong elements; the sum is how many of them are neighbours of what is expected.
   virtual Status compare(const Comparison& comparison) = 0;
-  virtual Result<std::vector<Tally>> take() = 0;             // waits
+  virtual Result<std::vector<Tally>> take() = 0;  // waits
 
   // Microseconds that `work` takes on the stream, with the device busy right before. Waits.
   virtual Result<double> time_us(const std::function<Status(Stream)>& work) = 0;

@@ -34,6 +34,16 @@ def value_of(node: fx.Node) -> Any:
     return node.meta.get("val")
 
 
+def foreign_layout(node: fx.Node) -> str | None:
+    """Why a node reads weights that torch packs otherwise on this machine than Kiln reads them, if it does."""
+    if str(node.target) != "aten._weight_int4pack_mm_for_cpu.default":
+        return None
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability == "AVX512":
+        return None
+    return f"reads weights as machines with AVX-512 pack them; torch runs with {capability} here"
+
+
 def is_symbolic(node: fx.Node) -> bool:
     """Whether a node computes a number of sizes, which needs no kernel."""
     value = value_of(node)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from kiln._emit import Emitter, NotEmittable, is_symbolic, value_of
+from kiln._emit import Emitter, NotEmittable, foreign_layout, is_symbolic, value_of
 from kiln._in_place import is_final_write, is_write
 from kiln._layout import layout_of
 from kiln._torch import DTYPES
@@ -149,7 +149,7 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
         for size in tensor.shape:
             if isinstance(size, torch.SymInt) and not size.node.has_hint():
                 return "has a size that is known only once it runs"
-    return None
+    return foreign_layout(node)
 
 
 def _reason(op: str, why: str) -> str:

@@ -10,9 +10,10 @@ import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from kiln._default_client import client_for
+from kiln._emit import foreign_layout
 from kiln._torch import check_input, laid_out, launcher_of, target_of
 from kiln.client import Client, Mode, Program
-from kiln.errors import InvalidArgument, KilnError
+from kiln.errors import InvalidArgument, KilnError, Unsupported
 
 
 def model_json(exported: torch.export.ExportedProgram) -> bytes:
@@ -171,6 +172,9 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
         KilnError: as Client.compile.
     """
     exported = without_vmap(exported)
+    for node in exported.graph.nodes:
+        if why := foreign_layout(node):
+            raise Unsupported(f"{node.target} {why}")
     device = _device_of(exported)
     program = (client or client_for(coordinator)).compile(
         model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify,
