@@ -144,7 +144,7 @@ std::string a_graph() {
 }
 
 TEST(RemoteRetry, ARestartWhileACallWaitsCostsItsPatience) {
-  auto service = std::make_unique<DyingService>("tcp://127.0.0.1:0", false);
+  auto service = std::make_unique<DyingService>(free_endpoint(), false);
   const std::string endpoint = service->endpoint();
   std::thread restart([&] {
     while (!service->has_graph()) std::this_thread::sleep_for(Ms(5));
@@ -165,7 +165,7 @@ TEST(RemoteRetry, ARestartWhileACallWaitsCostsItsPatience) {
 }
 
 TEST(RemoteRetry, OneThatDoesNotComeBackIsNamed) {
-  auto service = std::make_unique<DyingService>("tcp://127.0.0.1:0", false);
+  auto service = std::make_unique<DyingService>(free_endpoint(), false);
   const std::string endpoint = service->endpoint();
   std::thread end([&] {
     while (!service->has_graph()) std::this_thread::sleep_for(Ms(5));
@@ -197,7 +197,7 @@ std::unique_ptr<testing::ScriptedService> strict_service(const std::string& endp
 }
 
 TEST(RemoteRetry, ARestartWhileNobodyAskedIsNotNoticed) {
-  auto service = strict_service("tcp://127.0.0.1:0");
+  auto service = strict_service(free_endpoint());
   const std::string endpoint = service->endpoint();
   Remote remote(endpoint, Ms(5'000));
   for (int life = 0; life < 25; ++life) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "schema/zmq/transport.h"
+#include "tests/support/loopback.h"
 
 namespace kiln::testing {
 
@@ -16,7 +17,7 @@ class ScriptedService {
  public:
   using Answer = std::function<void(Listener& listener, const Received& received)>;
 
-  explicit ScriptedService(Answer answer, const std::string& endpoint = "tcp://127.0.0.1:0")
+  explicit ScriptedService(Answer answer, const std::string& endpoint = free_endpoint())
       : answer_(std::move(answer)), listener_(Listener::bind(endpoint).value()) {
     thread_ = std::thread([this] { serve(); });
   }

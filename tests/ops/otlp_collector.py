@@ -7,6 +7,8 @@ import json
 import threading
 from typing import Any, NamedTuple
 
+from ports import free_port
+
 
 class Span(NamedTuple):
     service: str
@@ -60,7 +62,7 @@ class Collector:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 
+from ports import free_port
 from processes import ROOT, Postgres, wait_for
 
 KEYS = ("kiln", "secret")  # of S3
@@ -29,9 +30,7 @@ class StoreServers:
         self.postgres_port = self._postgres.port
         objects = folder / "objects"
         (objects / "kiln-cache").mkdir(parents=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.s3_port = free.getsockname()[1]
+        self.s3_port = free_port()
         self._s3 = subprocess.Popen(
             [RCLONE, "serve", "s3", objects, "--addr", f"127.0.0.1:{self.s3_port}", "--auth-key", ",".join(KEYS),
              "--vfs-cache-mode", "off", "--config", folder / "none.conf"], stdout=subprocess.DEVNULL,

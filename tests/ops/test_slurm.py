@@ -14,6 +14,8 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 
+from ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ["KILN_BUILD_DIR"]).resolve() / "bin"
 NEEDED = ["slurmctld", "slurmd", "sbatch", "scontrol", "munged"]
@@ -42,14 +44,6 @@ ReturnToService=2
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @unittest.skipUnless(all(map(shutil.which, NEEDED)) and os.geteuid() == 0, "no Slurm here: ops/setup --slurm, as root")
@@ -96,7 +90,7 @@ class Slurm(unittest.TestCase):
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
-            host=socket.gethostname(), folder=self.folder, cpus=os.cpu_count(), ports=free_ports(2)))
+            host=socket.gethostname(), folder=self.folder, cpus=os.cpu_count(), ports=[free_port(), free_port()]))
         self.start("munged", "--foreground", "--force", "--key-file", key, "--socket", self.folder / "munge.socket",
                    "--pid-file", self.folder / "munge.pid", "--seed-file", self.folder / "munge.seed")
         self.wait_for("munged", (self.folder / "munge.socket").exists)

@@ -14,11 +14,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from ports import free_port
 
 FENCE = re.compile(r"(?:<!-- not run: ([^>]*?) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON_WITH_OUTPUT = re.compile(r"^```python\n(.*?)^```$(?:\n+^```\n((?!\$ |>>> ).*?)^```$)?", re.MULTILINE | re.DOTALL)
@@ -94,11 +95,7 @@ class Session:
         self.folder = Path(self._folder.name)
         for part in ("lib", "cache", "backups"):  # of /var
             (self.folder / part).mkdir()
-        # Both are held until both are known, so that they differ.
-        with socket.socket() as listening, socket.socket() as page:
-            for one in (listening, page):
-                one.bind(("127.0.0.1", 0))
-            self._ports = {"7557": listening.getsockname()[1], "9557": page.getsockname()[1]}
+        self._ports = {"7557": free_port(), "9557": free_port()}
         self._environment = {**os.environ, "PATH": ":".join([*map(str, path), os.environ["PATH"]])}
         for name in ("KILN_COORDINATOR", "KILN_KEY", "KILN_CACHE_DIR"):
             self._environment.pop(name, None)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 from conftest import BUILD, ROOT
 from fleet import Coordinator
+from ports import free_port
 
 from kiln import Client, _links
 
@@ -88,13 +88,6 @@ def test_each_link_is_read_or_none(objects: str, monkeypatch: pytest.MonkeyPatch
     assert _links.fetch([f"{objects}/one"], 20) == [None]
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The URL of a database of its own."""
@@ -123,8 +116,9 @@ def postgres() -> Iterator[str]:
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A place in an S3 server of its own, which the environment names."""
-    ports = [free_port() for _ in range(5)]
-    names = ("-s3.port", "-master.port", "-volume.port", "-filer.port", "-admin.port")
+    names = [f"-{each}.port{kind}" for each in ("s3", "master", "volume", "filer", "admin") for kind in ("", ".grpc")]
+    names.append("-debug.port")
+    ports = [free_port() for _ in names]
     for name, value in (("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s"),
                         ("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{ports[0]}")):
         monkeypatch.setenv(name, value)

@@ -1,11 +1,17 @@
 // Ports of this machine, for tests and benches that speak TCP themselves. Header only.
 #pragma once
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <random>
+#include <string>
 
 #include "compiler_core/base/check.h"
 
@@ -29,12 +35,49 @@ inline int bind_to_any(int socket) {
   return ntohs(address.sin_port);
 }
 
-// Was free a moment ago: for programs that are told their port.
-inline int free_port() {
+inline bool is_free(int port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int port = bind_to_any(socket);
+  const sockaddr_in address = loopback(port);
+  const bool bound =
+      ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   ::close(socket);
-  return port;
+  return bound;
+}
+
+// The least port that the kernel gives to who asks for any, or connects.
+inline int first_port_of_the_kernel() {
+  int first = 0;
+  std::FILE* const file = std::fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+  if (file == nullptr || std::fscanf(file, "%d", &first) != 1) first = 32'768;
+  if (file != nullptr) std::fclose(file);
+  return first;
+}
+
+// A port for programs that are told theirs, and that may start there again: nobody else gets it while this
+// process lives. The kernel gives ports from higher up, and tests see each other's locks (also
+// tests/ops/ports.py).
+inline int free_port() {
+  constexpr int kFirst = 10'000;
+  thread_local std::mt19937 random{std::random_device{}()};
+  const int kernels = first_port_of_the_kernel();
+  const int end = kernels > kFirst + 1'000 ? kernels : 65'536;  // it leaves none: from all
+  const std::string locks = "/tmp/kiln-test-ports";
+  if (::mkdir(locks.c_str(), 0777) == 0) ::chmod(locks.c_str(), 01777);
+  for (int tries = 0; tries < 10'000; ++tries) {
+    const int port = std::uniform_int_distribution(kFirst, end - 1)(random);
+    const int lock =
+        ::open((locks + "/" + std::to_string(port)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0) continue;
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0 && is_free(port)) return port;  // it stays locked
+    ::close(lock);
+  }
+  CHECK(false, "there is a free port");
+  return 0;
+}
+
+// Of the service protocol, at such a port.
+inline std::string free_endpoint() {
+  return "tcp://127.0.0.1:" + std::to_string(free_port());
 }
 
 // As connect(2).

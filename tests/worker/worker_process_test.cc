@@ -282,9 +282,8 @@ TEST_F(WorkerProcess, AKilledRunnerIsReplaced) {
   start();
   ASSERT_TRUE(report_where([](const WorkerReport& report) { return !report.leases.empty(); }));
   ASSERT_TRUE(eventually([this] { return has_child("kiln-runner"); }));
-  const auto all = processes();
-  for (const pid_t pid : children())
-    if (all.at(pid).name == "kiln-runner") ::kill(pid, SIGKILL);
+  for (const auto& [pid, info] : processes())
+    if (info.parent == pid_ && info.name == "kiln-runner") ::kill(pid, SIGKILL);
   auto report = report_where(kHasResult);
   ASSERT_TRUE(report.has_value());
   EXPECT_EQ(report->results[0].verdict, Verdict::kRunnerDied);

@@ -1,37 +1,17 @@
 #include "tests/cache/objects/s3_servers.h"
 
 #include <fmt/core.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <thread>
 
 #include "compiler_core/base/check.h"
+#include "tests/support/loopback.h"
 
 namespace kiln::testing {
 namespace {
 
 constexpr char kAccessKey[] = "test-access-key", kSecretKey[] = "test-secret-key";
-
-// Ports that were free a moment ago, all different.
-std::vector<int> free_ports(size_t count) {
-  std::vector<int> ports, sockets;
-  while (ports.size() < count) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0, "bind");
-    CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0, "getsockname");
-    sockets.push_back(fd);
-    ports.push_back(ntohs(address.sin_port));
-  }
-  for (const int fd : sockets) close(fd);
-  return ports;
-}
 
 }  // namespace
 
@@ -48,11 +28,11 @@ S3Server& S3Server::shared(Kind kind) {
   return *server;
 }
 
-// Another process may take a port between our look and the server's start: then it ends, and the
-// next try has others.
+// A port may be somebody's who does not ask free_port(): then the server ends, and the next try has others.
 S3Server::S3Server(Kind kind) : kind_(kind) {
   for (int tries = 0; tries < 5; ++tries) {
-    ports_ = free_ports(11);
+    ports_.clear();
+    while (ports_.size() < 11) ports_.push_back(free_port());
     start();
     wait_until_it_serves();
     if (child_.running()) return;

@@ -12,13 +12,15 @@
 #include "schema/keys/keyring.h"
 #include "schema/zmq/transport.h"
 #include "tests/schema/sample_messages.h"
+#include "tests/support/loopback.h"
 
 namespace kiln {
 
 class EchoServer {
  public:
   static constexpr char kAnyPort[] = "tcp://127.0.0.1:0";
-  explicit EchoServer(const std::string& endpoint = kAnyPort,
+  // At an endpoint that is nobody else's before and after it.
+  explicit EchoServer(const std::string& endpoint = free_endpoint(),
                       std::shared_ptr<Keyring> keyring = nullptr, size_t max_connections = 0) {
     auto bound = Listener::bind(endpoint, std::move(keyring), max_connections);
     EXPECT_TRUE(bound.has_value()) << (bound ? "" : bound.error().message);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "tests/support/loopback.h"
+
 namespace kiln {
 namespace {
 
@@ -65,7 +67,7 @@ class FakeWork {
 
 class AgentTest : public testing::Test {
  protected:
-  AgentTest() { listen("tcp://127.0.0.1:0"); }
+  AgentTest() { listen(free_endpoint()); }
   ~AgentTest() override { stop(); }
 
   void listen(const std::string& endpoint) {

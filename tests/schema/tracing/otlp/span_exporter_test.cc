@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "schema/metrics/http_port.h"
+#include "tests/support/loopback.h"
 
 namespace kiln {
 namespace {
@@ -26,7 +27,7 @@ struct Collector {
       ++requests;
       if (status != 0) reply(plain_answer(status, "{}"));
     };
-    port = *HttpPort::serve("127.0.0.1:0", handler, limits);
+    port = *HttpPort::serve("127.0.0.1:" + std::to_string(free_port()), handler, limits);
   }
   TraceSettings settings() const {
     TraceSettings made;
