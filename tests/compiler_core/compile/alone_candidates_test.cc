@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/workload.h"
+#include "tests/compiler_core/compile/in_registers.h"
 
 namespace kiln {
 namespace {
@@ -57,7 +57,7 @@ std::vector<Graph> graphs() {
   return all;
 }
 
-class AloneCandidates : public testing::TestWithParam<const char*> {};
+class AloneCandidates : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AloneCandidates, CompileAndStayInRegisters) {
   const auto nvrtc = Nvrtc::find();
@@ -73,14 +73,12 @@ TEST_P(AloneCandidates, CompileAndStayInRegisters) {
       const std::string name = print(made->workload.graph) + schedule.to_string() + ": ";
       const auto source = lower_to_source(made->workload, schedule, target);
       ASSERT_TRUE(source.has_value()) << name << source.error().message;
-      const auto object = nvrtc->compile(*source, target);
-      ASSERT_TRUE(object.has_value()) << name << object.error().message.substr(0, 2000);
-      EXPECT_EQ(object->resources.spill_bytes + object->resources.stack_bytes, 0) << name;
+      testing::expect_in_registers(*nvrtc, *source, target, name);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, AloneCandidates, testing::Values("cuda:sm_80", "cuda:sm_90a"),
+INSTANTIATE_TEST_SUITE_P(Targets, AloneCandidates, ::testing::Values("cuda:sm_80", "cuda:sm_90a"),
                          [](const auto& test) { return std::string(test.param).substr(5); });
 
 }  // namespace

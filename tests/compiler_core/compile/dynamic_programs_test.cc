@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler_core/compile/compiler.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/kernels/registry.h"
@@ -15,6 +14,7 @@
 #include "compiler_core/runtime/executable.h"
 #include "tests/compiler_core/compile/dynamic_models.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/support/kept_compiler.h"
 
 namespace kiln {
 namespace {
@@ -49,7 +49,7 @@ void expect_agrees(const NormalForm& form, const Executable& executable,
 }
 
 void expect_right(const NormalForm& form, const Sizes& sizes) {
-  static const HostCompiler compiler = *HostCompiler::find();
+  static const testing::KeptCompiler compiler(*HostCompiler::find());
   const auto local = compile_locally(form.graph, form.digest, host_cpu_target(), compiler, 2);
   ASSERT_TRUE(local) << local.error().message;
   const auto executable = Executable::load(CpuDevice::make(2), local->program, local->artifacts);

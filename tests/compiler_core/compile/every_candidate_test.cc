@@ -7,21 +7,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
 
 #include "compiler_core/base/file.h"
-#include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
+#include "tests/compiler_core/compile/in_registers.h"
 
 namespace kiln {
 namespace {
@@ -372,30 +370,7 @@ Target target_of(size_t index) {
   return target;
 }
 
-// The keys of what compiled without a fault, by source, flags and build of NVRTC: an empty file each,
-// in $XDG_CACHE_HOME or ~/.cache. Processes may share it.
-class FaultlessSources {
- public:
-  FaultlessSources() {
-    if (const char* cache = std::getenv("XDG_CACHE_HOME"))
-      folder_ = Path(cache) / "kiln/candidates";
-    else if (const char* home = std::getenv("HOME"))
-      folder_ = Path(home) / ".cache/kiln/candidates";
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::create_directories(folder_, ignored);
-  }
-  bool have(const Digest& key) const {
-    return !folder_.empty() && std::filesystem::exists(folder_ / key.hex());
-  }
-  void add(const Digest& key) const {
-    if (!folder_.empty()) std::ofstream(folder_ / key.hex());
-  }
-
- private:
-  Path folder_;  // empty: nothing is kept
-};
-
-class EveryCandidate : public testing::TestWithParam<int> {
+class EveryCandidate : public ::testing::TestWithParam<int> {
  protected:
   static std::vector<Job> jobs() {
     std::vector<Job> jobs;
@@ -461,22 +436,12 @@ TEST_P(EveryCandidate, CompilesAndStaysInRegisters) {
   if (!nvrtc) GTEST_SKIP() << nvrtc.error().message;
   const std::vector<Job> all = jobs();
   EXPECT_GT(all.size(), 100U * kShards);
-  const FaultlessSources faultless;
-  for (size_t i = static_cast<size_t>(GetParam()); i < all.size(); i += kShards) {
-    const Digest key = nvrtc->candidate_key(all[i].source, target_of(all[i].target));
-    if (faultless.have(key)) continue;
-    const auto object = nvrtc->compile(all[i].source, target_of(all[i].target));
-    EXPECT_TRUE(object) << all[i].name << ": " << object.error().message.substr(0, 1000);
-    if (!object) continue;
-    const KernelResources& used = object->resources;
-    EXPECT_EQ(used.spill_bytes, 0) << all[i].name << ", with " << used.registers << " registers";
-    EXPECT_EQ(used.stack_bytes, 0) << all[i].name << ", with " << used.registers << " registers";
-    if (used.spill_bytes == 0 && used.stack_bytes == 0) faultless.add(key);
-  }
+  for (size_t i = static_cast<size_t>(GetParam()); i < all.size(); i += kShards)
+    testing::expect_in_registers(*nvrtc, all[i].source, target_of(all[i].target), all[i].name);
   RecordProperty("candidates", static_cast<int>(all.size()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Shards, EveryCandidate, testing::Range(0, kShards));
+INSTANTIATE_TEST_SUITE_P(Shards, EveryCandidate, ::testing::Range(0, kShards));
 
 }  // namespace
 }  // namespace kiln

@@ -2,8 +2,8 @@
 // needed to notice. Skipped where there is no NVRTC.
 #include <gtest/gtest.h>
 
-#include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/kernels/registry.h"
+#include "tests/compiler_core/compile/in_registers.h"
 #include "tests/compiler_core/kernels/open_workloads.h"
 
 namespace kiln {
@@ -27,9 +27,7 @@ TEST_P(OpenCandidates, CompileAndStayInRegisters) {
       const std::string name = std::string(open.name) + ", " + schedule.to_string() + ": ";
       const auto source = lower_to_source(*workload, schedule, target);
       ASSERT_TRUE(source) << name << source.error().message;
-      const auto object = nvrtc->compile(*source, target);
-      ASSERT_TRUE(object) << name << object.error().message.substr(0, 2000);
-      EXPECT_EQ(object->resources.spill_bytes + object->resources.stack_bytes, 0) << name;
+      testing::expect_in_registers(*nvrtc, *source, target, name);
     }
   }
 }

@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "compiler_core/base/check.h"
-#include "compiler_core/compile/compiler.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/runtime/kernel.h"
 #include "tests/support/fake_cuda/host_launch.h"
+#include "tests/support/kept_compiler.h"
 
 namespace kiln::testing {
 namespace {
@@ -59,9 +59,9 @@ class GuardedBuffer {
   size_t bytes_, mapped_;
 };
 
-const HostCompiler& compiler() {
-  static const HostCompiler found = *HostCompiler::find();
-  return found;
+const KernelCompiler& compiler() {
+  static const KeptCompiler kept(*HostCompiler::find());
+  return kept;
 }
 
 ThreadPool& pool() {

@@ -4,6 +4,8 @@
 // here: misaligned vectors, lanes that do not come to a meeting, undefined behaviour that the
 // compiler can see. Includes no system header, so that a kernel compiles quickly.
 #pragma once
+// The same name in every clone: the sanitizers' messages, and so the objects, have it.
+#line 9 "cuda_shim.h"
 
 #include "device_thread.h"
 

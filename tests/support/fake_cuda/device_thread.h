@@ -3,6 +3,7 @@
 //
 // A compiled source is a shared object that exports one symbol, kiln_fake_module.
 #pragma once
+#line 7 "device_thread.h"
 
 namespace kiln_fake {
 

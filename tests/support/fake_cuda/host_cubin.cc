@@ -17,7 +17,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <thread>
+
+#include "tests/support/kept_objects.h"
 
 namespace kiln::testing {
 namespace {
@@ -118,33 +121,60 @@ std::string architecture_number(const std::string& architecture) {
   return digits + "0";
 }
 
+std::string read_all(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> compile_flags(const HostCubinOptions& options) {
+  std::vector<std::string> flags = {"-std=gnu++17",
+                                    "-O1",
+                                    "-march=x86-64-v3",
+                                    "-ffp-contract=fast",
+                                    "-fPIC",
+                                    "-shared",
+                                    "-Wl,-Bsymbolic",
+                                    "-w",
+                                    "-fno-exceptions",
+                                    "-fno-rtti",
+                                    "-fvisibility=hidden",
+                                    "-fno-math-errno",
+                                    "-fno-strict-aliasing",
+                                    "-fwrapv",
+                                    "-fsanitize=alignment,bounds-strict",
+                                    "-fno-sanitize-recover=all",
+                                    "-DKILN_ON_HOST=1",
+                                    "-D__CUDA_ARCH__=" + architecture_number(options.architecture)};
+  if (*KILN_FAKE_LINKER != '\0') flags.emplace_back(KILN_FAKE_LINKER);
+  for (const std::string& define : options.defines) flags.push_back("-D" + define);
+  return flags;
+}
+
 std::vector<std::string> command_line(const HostCubinOptions& options) {
-  std::vector<std::string> command = {
-      KILN_FAKE_CXX,
-      "-std=gnu++17",
-      "-O1",
-      "-march=x86-64-v3",
-      "-ffp-contract=fast",
-      "-fPIC",
-      "-shared",
-      "-Wl,-Bsymbolic",
-      "-w",
-      "-fno-exceptions",
-      "-fno-rtti",
-      "-fvisibility=hidden",
-      "-fno-math-errno",
-      "-fno-strict-aliasing",
-      "-fwrapv",
-      "-fsanitize=alignment,bounds-strict",
-      "-fno-sanitize-recover=all",
-      "-DKILN_ON_HOST=1",
-      "-D__CUDA_ARCH__=" + architecture_number(options.architecture),
-      "-include",
-      KILN_FAKE_SHIM};
-  if (*KILN_FAKE_LINKER != '\0') command.emplace_back(KILN_FAKE_LINKER);
-  for (const std::string& define : options.defines) command.push_back("-D" + define);
+  std::vector<std::string> command = {KILN_FAKE_CXX, "-include", KILN_FAKE_SHIM};
+  for (std::string& flag : compile_flags(options)) command.push_back(std::move(flag));
   command.insert(command.end(), {"-x", "c++", "kernel.cu", "-o", "kernel.so", "-lm"});
   return command;
+}
+
+// Of the headers that come before every source.
+Digest digest_of_shim() {
+  std::map<std::string, std::string> texts;
+  for (const auto& header : fs::directory_iterator(fs::path(KILN_FAKE_SHIM).parent_path()))
+    texts[header.path().filename()] = read_all(header.path());
+  Hasher hasher("kiln.test.shim.v1");
+  for (const auto& [name, text] : texts) hasher.add(name).add(text);
+  return hasher.finish();
+}
+
+// Of all that the object depends on: no paths, so that clones share it.
+Digest cubin_key(const std::string& text, const HostCubinOptions& options) {
+  static const Digest shim = digest_of_shim();
+  const std::vector<std::string> flags = compile_flags(options);
+  Hasher hasher("kiln.test.cubin.v1");
+  hasher.add(text).add(shim).add(KILN_FAKE_CXX_BUILD).begin_list(flags.size());
+  for (const std::string& flag : flags) hasher.add(flag);
+  return hasher.finish();
 }
 
 // A folder of its own for one compilation.
@@ -161,11 +191,6 @@ struct Workplace {
   }
   fs::path path;
 };
-
-std::string read_all(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // The compiler's exit status; its messages go to messages.txt. -1: it was cancelled.
 Result<int> run_compiler(std::vector<std::string> command, const fs::path& folder,
@@ -200,21 +225,31 @@ Result<int> run_compiler(std::vector<std::string> command, const fs::path& folde
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-}  // namespace
-
-Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOptions& options) {
+Result<std::string> compile_text(const std::string& text, const HostCubinOptions& options) {
   const Workplace workplace;
   if (workplace.path.empty()) return fail(Code::kUnavailable, "no temporary folder");
-  const std::vector<EntryHead> entries = find_entries(source);
-  if (entries.empty()) return fail(Code::kInvalidArgument, "the source has no kernel");
-  std::ofstream(workplace.path / "kernel.cu")
-      << "#line 1 \"kernel.cu\"\n"
-      << source << module_text(entries, options.architecture);
+  std::ofstream(workplace.path / "kernel.cu") << text;
   TRY(const int status, run_compiler(command_line(options), workplace.path, options.cancelled));
   if (status < 0) return fail(Code::kDeadlineExceeded, "the compilation was cancelled");
   if (status != 0) return fail(Code::kInvalidArgument, read_all(workplace.path / "messages.txt"));
+  return read_all(workplace.path / "kernel.so");
+}
+
+}  // namespace
+
+// Whoever may cancel wants it compiled.
+Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOptions& options) {
+  const std::vector<EntryHead> entries = find_entries(source);
+  if (entries.empty()) return fail(Code::kInvalidArgument, "the source has no kernel");
+  const std::string text = fmt::format("#line 1 \"kernel.cu\"\n{}{}", source,
+                                       module_text(entries, options.architecture));
   HostCubin cubin;
-  cubin.bytes = read_all(workplace.path / "kernel.so");
+  if (options.cancelled) {
+    TRY(cubin.bytes, compile_text(text, options));
+  } else {
+    TRY(cubin.bytes,
+        kept_object(cubin_key(text, options), [&] { return compile_text(text, options); }));
+  }
   for (const EntryHead& entry : entries) cubin.entries.push_back(entry.name);
   return cubin;
 }

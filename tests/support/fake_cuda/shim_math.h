@@ -1,6 +1,7 @@
 // CUDA's device math for cuda_shim.h: libm's functions by the same names, declared here so that no
 // system header is read, and what CUDA has beyond them.
 #pragma once
+#line 5 "shim_math.h"
 
 extern "C" {
 #define KILN_FAKE_MATH1(NAME) \

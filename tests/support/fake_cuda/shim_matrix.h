@@ -3,6 +3,7 @@
 // group = lane / 4 and t = lane % 4, a lane holds rows group and group + 8 of A and D, and column
 // group of B; of D the columns 2t and 2t + 1.
 #pragma once
+#line 7 "shim_matrix.h"
 
 namespace kiln_fake {
 

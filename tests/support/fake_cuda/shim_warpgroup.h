@@ -4,6 +4,7 @@
 // there yet or not any more only where the order of the threads shows it. Boxes that are stored
 // leave shared memory when the thread waits for that, and never if it does not.
 #pragma once
+#line 8 "shim_warpgroup.h"
 
 namespace kiln_fake {
 
