@@ -125,6 +125,10 @@ if(KILN_PCH AND KILN_TESTS)
     <gtest/gtest.h>)
 endif()
 
+# What ctest -j counts are halves of cores: a test that computes takes one core, one that mostly waits for
+# processes, timers and disks a half of one (the default).
+set(kiln_one_core 2)
+
 # kiln_test(dir DEPS lib ...): every *_test.cc in tests/<dir> becomes one test program, so that a
 # new test file needs no change to a list. EXCEPT leaves some to another program, a kiln_test of the
 # same dir with SOURCES and a NAME. FAST: its tests start no process and no compiler, and take
@@ -157,5 +161,5 @@ function(kiln_test dir)
     add_dependencies(fast_tests ${name}_test)
   endif()
   gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 ${labels})
+    PROPERTIES TIMEOUT 300 PROCESSORS ${kiln_one_core} ${labels})
 endfunction()

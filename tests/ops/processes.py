@@ -7,11 +7,12 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
+
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("KILN_BUILD_DIR", ROOT / "build" / "release"))
@@ -42,9 +43,7 @@ class Postgres:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         self._data = folder / "data"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._do("initdb", "-D", self._data, "-U", "kiln", "-A", "trust", "--no-locale", "-E", "UTF8", "-N")
         self.start()
         self._do("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "kiln", "-c",
@@ -82,7 +81,7 @@ class Fleet:
         self.folder, self.data, self.log = folder, folder / "data", folder / "worker.log"
         self._arguments, self._environment = arguments, environment(**variables)
         self._coordinator_arguments, self._coordinator_stderr = coordinator_arguments, coordinator_stderr
-        self._start_coordinator("tcp://127.0.0.1:0", "127.0.0.1:0")
+        self._start_coordinator(f"tcp://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}")  # also after a restart
         self.start_worker(*worker_arguments)
 
     def start_worker(self, *arguments: str, program: pathlib.Path = BIN / "kiln-worker") -> None:
@@ -120,10 +119,15 @@ class Fleet:
         self.stop()
 
     def stop(self) -> None:
-        for process in (self.worker, self.coordinator):
-            process.terminate()
-        for process in (self.worker, self.coordinator):
-            process.wait(60)
+        """The worker first: one with a result waits for the coordinator that takes it, --drain-timeout long."""
+        self.worker.terminate()
+        try:
+            self.worker.wait(5)
+        except subprocess.TimeoutExpired:
+            self.worker.terminate()  # it gives unfinished work back
+        self.worker.wait(60)
+        self.coordinator.terminate()
+        self.coordinator.wait(60)
 
     def metrics(self) -> str:
         with urllib.request.urlopen(self.http + "/metrics", timeout=10) as answer:

@@ -51,10 +51,12 @@ class BrokenFleets(AlertCase):
 
     def test_compilers_that_are_slow(self) -> None:
         slow = self.script("slow", '[ "$1" != kernel.cc ] || sleep 31\nexec g++ "$@"\n')
-        fleet = self.fleet("--compiler", slow, "--sandbox", "off", coordinator=("--lease-timeout-ms", "600000"))
+        # A job counts once all of its candidates are compiled: here at once.
+        fleet = self.fleet("--compiler", slow, "--sandbox", "off", "--jobs", "16",
+                           coordinator=("--lease-timeout-ms", "600000"))
         well = Scrape(fleet)
         self.queue(fleet, "softmax.pt2")
-        time.sleep(100)
+        time.sleep(30)
         wait_for(lambda: Scrape(fleet).value("kiln_worker_stage_duration_seconds_count", 'stage="compile"') > 0,
                  "a candidate is compiled")
         self.assert_fire(["KilnCompilersSlow"], [well, Scrape(fleet)], goes_on=True)

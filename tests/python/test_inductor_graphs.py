@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+import time
+import time
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,7 @@ def test_a_killed_process_leaves_its_lease_to_the_next(installed: Path, tmp_path
         assert holder.stdout is not None and "compiling" in holder.stdout.readline()
         waiting = start("infer", serving.endpoint, tmp_path / "second", installed, KILN_INDUCTOR_WAIT_S="3600")
         while serving.stats("inductor.fx_graph")["joined"] == 0 and waiting.poll() is None:
-            pass
+            time.sleep(0.2)
         holder.kill()
         holder.wait()
         told, _ = end(waiting)
