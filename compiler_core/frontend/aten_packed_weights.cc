@@ -16,6 +16,7 @@ constexpr int64_t kRows = 64;              // rows of a block of ATen's kernel f
 std::optional<std::array<int64_t, 2>> constant_matrix(const Expr& x) {
   const Shape shape = x.shape();
   if (shape.size() != 2 || !shape[0].is_constant() || !shape[1].is_constant()) return std::nullopt;
+  if (shape[0].constant() < 1 || shape[1].constant() < 1) return std::nullopt;
   return std::array<int64_t, 2>{shape[0].constant(), shape[1].constant()};
 }
 
@@ -72,7 +73,7 @@ Values convert_for_cpu(Call& c) {
   const Expr x = tensor(c, "self");
   const auto shape = c.ok() ? constant_matrix(x) : std::nullopt;
   if (!shape || (*shape)[0] % 2 != 0)
-    return {c.invalid("needs a matrix of known sizes, of an even number of rows")};
+    return {c.invalid("needs a matrix of known sizes, not empty, of an even number of rows")};
   const auto [rows, depth] = *shape;
   const Expr q = x.cast(DType::kU8) & x.cast(DType::kU8).like(15);
   const int64_t whole = rows / kRows * kRows, rest = rows - whole;
@@ -159,7 +160,7 @@ Values weight_int4pack_mm_for_cpu(Call& c) {
   const Expr x = tensor(c, "self"), packed = tensor(c, "mat2");
   const auto shape = c.ok() ? constant_matrix(packed) : std::nullopt;
   if (!shape || packed.dtype() != DType::kU8 || (*shape)[0] % 2 != 0)
-    return {c.invalid("needs bytes of known sizes, of an even number of rows")};
+    return {c.invalid("needs bytes of known sizes, not empty, of an even number of rows")};
   const auto [rows, bytes] = *shape;
   return product(c, x, unpacked_for_cpu(packed, rows, bytes * 2), rows, bytes * 2, DType::kF32);
 }
@@ -169,7 +170,7 @@ Values weight_int4pack_mm(Call& c) {
   if (!c.ok()) return {};
   const Shape shape = packed.shape();
   bool known = shape.size() == 4 && packed.dtype() == DType::kI32 && shape[2].is(32);
-  for (const Dim& size : shape) known = known && size.is_constant();
+  for (const Dim& size : shape) known = known && size.is_constant() && size.constant() > 0;
   if (!known) return {c.invalid("needs weights as _convert_weight_to_int4pack packs them")};
   const int64_t rows = shape[0].constant() * kTile;
   const int64_t depth = shape[1].constant() * shape[3].constant() * kWord;

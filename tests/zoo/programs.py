@@ -185,6 +185,24 @@ def torchao() -> Case:
     return Case(Quantised(), (torch.randn(6, 64),))
 
 
+@program("blocks of torchao", halves(12, 64), normal(12, 64))
+def blocks_of_torchao(x: Any, y: Any) -> Any:
+    import torchao  # noqa: F401
+
+    ops: Any = torch.ops.torchao
+    results: list[Any] = []
+    for rows, block in ((x, [1, 32]), (y, [4, 16]), (x, [12, 64])):
+        for mapping in ("SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"):
+            scale, zero = ops.choose_qparams_affine(rows, mapping, block, torch.int8, -8, 7, None, torch.float32,
+                                                    torch.int8, mapping == "ASYMMETRIC")
+            q = ops.quantize_affine(rows, block, scale, zero, torch.int8, -8, 7)
+            results += [scale, zero, q, ops.dequantize_affine(q, block, scale, zero, torch.int8, -8, 7, rows.dtype)]
+        scale = ops.choose_scale_float8(rows, block, torch.float8_e4m3fn, torch.float32, 1e-3, 2.0)
+        q = ops.quantize_affine_float8_non_decomposed(rows, scale, torch.float8_e4m3fn)
+        results += [scale, q, ops.dequantize_affine_float8_non_decomposed(q, scale, torch.bfloat16)]
+    return results
+
+
 @program("float8", normal(32, 64), normal(48, 64), lambda: torch.rand(48))
 def float8(x: Any, weight: Any, bias: Any) -> Any:
     one, scale = torch.ones(()), x.abs().amax() / 448

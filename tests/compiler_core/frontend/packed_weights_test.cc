@@ -165,9 +165,12 @@ TEST(PackedWeights, OtherShapesAreRefused) {
   EXPECT_TRUE(refused(cpu, {kByte, {16, 32}, bytes}, 48)) << "groups do not divide the depth";
   EXPECT_TRUE(refused(cpu, {kInt, {16, 32}, bytes}, 32)) << "no bytes";
   EXPECT_TRUE(refused(cpu, {kByte, {32, 16}, bytes}, 32)) << "another depth than that of x";
+  EXPECT_TRUE(refused(cpu, {kByte, {0, 32}, {}}, 32)) << "nothing";
+  EXPECT_TRUE(refused(cpu, {kByte, {15, 32}, Doubles(480, 0.0)}, 32)) << "half a byte too few";
   const std::string cuda = "aten._weight_int4pack_mm.default";
   EXPECT_FALSE(refused(cuda, {kInt, {2, 2, 32, 1}, Doubles(128, 0.0)}, 32));
   EXPECT_TRUE(refused(cuda, {kInt, {2, 2, 16, 2}, Doubles(128, 0.0)}, 32)) << "no 32 lanes";
+  EXPECT_TRUE(refused(cuda, {kInt, {0, 2, 32, 1}, {}}, 32)) << "nothing";
 }
 
 }  // namespace
