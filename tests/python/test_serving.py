@@ -56,6 +56,12 @@ def test_vllm_has_its_pieces_compiled_and_finds_them_on_its_own_disk(python: Pat
     assert (told["pieces"], told["inductor"], told["saved"], told["loaded"]) == (0, 0, 0, 1)
 
 
+def test_vllms_file_without_pieces_has_them_compiled_again(python: Path, tmp_path: Path) -> None:
+    for loaded in (0, 1):  # as vLLM does with PyTorch before 2.12
+        told, _ = run(python, "vllm_piecewise.py", tmp_path, KILN_VLLM="default", VLLM_USE_MEGA_AOT_ARTIFACT="0")
+        assert (told["pieces"], told["inductor"], told["loaded"]) == (2 * PIECES, 0, loaded)
+
+
 def test_vllms_compiled_models_are_shared(python: Path, service: str, tmp_path: Path) -> None:
     for disk, loaded in (("first", 0), ("second", 1)):
         told, said = run(python, "vllm_piecewise.py", tmp_path / disk, KILN_VLLM="max-autotune",
