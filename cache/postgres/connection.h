@@ -87,7 +87,6 @@ class PgConnection {
   void lazily(const char* sql, PgValues values = {}, int64_t rows = kAnyRows) {
     lazy_.push_back({sql, std::move(values), rows});
   }
-  bool has_lazy() const { return !lazy_.empty(); }
   void drop_lazy() { lazy_.clear(); }
 
   // With one way to the server and back, and with each statement that goes along.

@@ -24,7 +24,7 @@
 namespace kiln {
 
 template <class Condition>
-bool eventually(Condition condition, int seconds = 20) {
+bool eventually(Condition condition, int seconds = 60) {
   for (int i = 0; i < seconds * 100; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -103,16 +103,16 @@ class FakeWorker {
   // The coordinator knows the worker from here on. The name's last holder may have left just now,
   // and is taken for connected until its socket's end is seen.
   WorkerOrders first_orders() {
-    for (int attempt = 0; attempt < 100; ++attempt) {
+    for (int attempt = 0; attempt < 1'200; ++attempt) {
       report();
-      const auto message = connection_->receive(5'000);
+      const auto message = connection_->receive(60'000);
       CHECK(message.has_value(), "a report is answered");
       if (const auto* orders = std::get_if<WorkerOrders>(&*message)) return *orders;
       const auto* refusal = std::get_if<Refusal>(&*message);
       CHECK(refusal != nullptr && refusal->error.code == Code::kUnavailable, "a report is taken");
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    CHECK(false, "a name is free within 5 s of its worker's end");
+    CHECK(false, "a name is free within a minute of its worker's end");
   }
 
   void run() {

@@ -184,7 +184,7 @@ Service::Service(Path data_dir, std::vector<std::string> more, std::string kiln)
           arguments.insert(arguments.end(), {"--device", "cpu"});
         return Child::start(arguments, data_dir_ / "ready", data_dir_ / "log");
       }()) {
-  for (int tries = 0; tries < 600 && endpoint_.empty() && child_.running(); ++tries) {
+  for (int tries = 0; tries < 1'200 && endpoint_.empty() && child_.running(); ++tries) {
     const std::string text = read_file(data_dir_ / "ready").value_or("");
     if (text.starts_with("ready ") && text.back() == '\n')
       endpoint_ = text.substr(6, text.size() - 7);
@@ -231,7 +231,7 @@ std::vector<pid_t> descendants(pid_t ancestor, const std::string& name) {
 }
 
 bool ends(pid_t pid) {
-  for (int tries = 0; tries < 100; ++tries) {
+  for (int tries = 0; tries < 3'000; ++tries) {  // a minute
     const char letter = state_of(pid).letter;
     if (letter == 'X' || letter == 'Z') return true;
     pause_ms(20);

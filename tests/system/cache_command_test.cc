@@ -47,7 +47,7 @@ class CacheCommand : public ::testing::Test {
         "tcp://127.0.0.1:0",        "--http",     "none"};
     command.insert(command.end(), more.begin(), more.end());
     coordinator_ = Child::start(command, out, dir_.path() / "err");
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 12'000; ++i) {
       const std::string text = read_file(out).value_or("");
       if (text.starts_with("ready ") && text.ends_with('\n'))
         return text.substr(6, text.size() - 7);

@@ -27,7 +27,7 @@ class Crash : public ::testing::Test {
 
   // Waits until `measured` candidates were measured.
   void await_measured(int measured) {
-    for (int tries = 0; tries < 1000; ++tries) {
+    for (int tries = 0; tries < 6'000; ++tries) {
       const json now = stats();
       if (now.is_object() && now["candidates_measured"] >= measured) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -101,7 +101,7 @@ TEST_F(KeysTest, AServiceForOtherMachinesTakesThoseWithAKeyAndNobodyElse) {
             std::string::npos);
   ASSERT_EQ(kiln({"keys", "revoke", "replica", "--data-dir", at("data")}).exit_code, 0);
   Finished revoked;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 600; ++i) {
     revoked = stats(endpoint, at("replica.key"));
     if (revoked.exit_code != 0) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -39,7 +39,7 @@ class Restart : public ::testing::Test {
     return now.is_object() && now.contains(field) ? now[field].get<int>() : -1;
   }
   bool await(const char* field, int least) const {
-    for (int tries = 0; tries < 300; ++tries) {
+    for (int tries = 0; tries < 1'200; ++tries) {
       if (stat(field) >= least) return true;
       std::this_thread::sleep_for(milliseconds(50));
     }

@@ -88,7 +88,7 @@ class Tier0 : public ::testing::Test {
   }
   // Tier 0 of scaled_sum(`factor`), which runs. Waits for the first worker.
   std::unique_ptr<TieredProgram> tier0(int factor) const {
-    for (int tries = 0; tries < 60; ++tries) {
+    for (int tries = 0; tries < 240; ++tries) {
       auto made = TieredProgram::compile(client(), scaled_sum(factor), options(Mode::kMaxAutotune));
       if (!made && made.error().code == Code::kUnavailable) {
         std::this_thread::sleep_for(milliseconds(250));

@@ -47,7 +47,7 @@ std::map<pid_t, ProcessInfo> processes() {
 
 template <class Predicate>
 bool eventually(Predicate holds) {
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 6'000; ++i) {
     if (holds()) return true;
     std::this_thread::sleep_for(10ms);
   }

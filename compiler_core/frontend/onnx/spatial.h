@@ -10,7 +10,6 @@ namespace kiln {
 struct SpatialWindows {
   std::vector<int64_t> size, stride, dilation, low, high;
   size_t axes() const { return size.size(); }
-  bool is_symmetric() const { return low == high; }
 };
 
 // Reads strides, dilations, pads and auto_pad for windows of `size` over `spatial`, the sizes of

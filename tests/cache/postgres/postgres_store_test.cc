@@ -142,7 +142,7 @@ TEST_F(PostgresStoreTest, AHostThatResetsItsConnectionsIsPassedOver) {
   PgConnection connection(fmt::format("postgresql://kiln@127.0.0.1:{},{}", resetting.port(),
                                       url.substr(url.find('@') + 1)),
                           "test");
-  for (int tries = 0; tries < 100 && !connection.connect(); ++tries)
+  for (int tries = 0; tries < 1'200 && !connection.connect(); ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto rows = connection.run("SELECT 7");
   ASSERT_TRUE(rows) << rows.error().message;

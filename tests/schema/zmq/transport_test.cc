@@ -25,7 +25,7 @@ void expect_serving(const EchoServer& server) {
 
 template <class Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 6'000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
