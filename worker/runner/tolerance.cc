@@ -93,6 +93,11 @@ bool is_step(const Graph& graph, const Node& node) {
   }
 }
 
+bool quantises(const Graph& graph, const Node& node) {
+  const bool makes_8_bits = node.dtype == DType::kI8 || node.dtype == DType::kU8;
+  return is_step(graph, node) && (node.op == Op::kRound || (node.op == Op::kCast && makes_8_bits));
+}
+
 double root_mean_square(const Tensor& tensor) {
   double sum = 0;
   int64_t count = 0;
@@ -132,6 +137,7 @@ Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols) {
   for (const Node& node : graph.nodes()) {
     total_terms *= terms(graph, node, symbols);
     tolerance.has_steps |= is_step(graph, node);
+    tolerance.quantises |= quantises(graph, node);
     if (!is_float(node.dtype)) continue;
     if (rounds(node)) roundoff = std::max(roundoff, unit_roundoff(node.dtype));
     compute_roundoff = std::max(compute_roundoff, unit_roundoff(compute_type(node.dtype)));

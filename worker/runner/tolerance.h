@@ -20,11 +20,13 @@
 // same graph evaluated as declared (op.h), or with the half types and sums between two of its
 // computations rounded in other places (rounded_elsewhere below), also strays, and `got` strays no
 // further than 8 times that. A step (a float comparison, a rounding): 1 in 65,536 elements may fall
-// on the other side; and besides 4 and 1 in 4096 that are neighbours of what is expected, as values
-// are that another order of sums quantises: integers of 8 bits that differ by 1, floats by s / 4. Pure
+// on the other side. A graph that quantises (rounds, or casts floats to integers of 8 bits): besides, 1
+// in 4096 elements, and 1 in 256 up to 4, may be neighbours of what is expected, since another order of
+// sums crosses the middle between two: integers of 8 bits that differ by 1, floats by s / 4. Pure
 // functions.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -37,9 +39,12 @@ struct Tolerance {
   double relative = 0;  // r
   bool has_steps = false;
   double scale = -1;  // s; negative: compare() takes it from `want`
+  bool quantises = false;
   // How many of `count` elements may be wrong.
   int64_t excused(int64_t count) const { return has_steps ? count / 65536 : 0; }
-  int64_t excused_neighbours(int64_t count) const { return has_steps ? 4 + count / 4096 : 0; }
+  int64_t excused_neighbours(int64_t count) const {
+    return quantises ? std::min<int64_t>(4, count / 256) + count / 4096 : 0;
+  }
 };
 Tolerance tolerance_of(const Graph& graph, std::span<const int64_t> symbols);
 // s of an output of integers.

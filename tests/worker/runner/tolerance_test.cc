@@ -175,7 +175,7 @@ TEST(Compare, AStepExcusesOneElementIn65536) {
 
 // Values that are quantised fall to a neighbour where sums go in another order: more of them than fall
 // on the other side of a comparison.
-TEST(Compare, AStepExcusesMoreNeighboursThanOthers) {
+TEST(Compare, AGraphThatQuantisesExcusesNeighbours) {
   constexpr int64_t kElements = 1 << 13;  // 4 and 2 neighbours, and none else
   for (const DType type : {DType::kI8, DType::kU8, DType::kF32}) {
     const double step = is_float(type) ? 0.25 : 1;
@@ -183,19 +183,37 @@ TEST(Compare, AStepExcusesMoreNeighboursThanOthers) {
     for (int64_t i = 0; i < kElements; ++i) want.set(i, 2);
     Tensor got = want.clone();
     const double scale = 4 * step;
-    const Tolerance with_steps{0, true, scale}, without{0, false, scale};
+    const Tolerance quantises{0, true, scale, true}, without{0, true, scale};
     for (int64_t i = 0; i < 6; ++i) got.set(i, 2 + (i % 2 == 0 ? step : -step));
-    EXPECT_EQ(compare(got, want, nullptr, with_steps), std::nullopt) << to_string(type);
+    EXPECT_EQ(compare(got, want, nullptr, quantises), std::nullopt) << to_string(type);
     EXPECT_EQ(compare(got, want, nullptr, without)->count, 6) << to_string(type);
     got.set(6, 2 + step);
-    EXPECT_EQ(compare(got, want, nullptr, with_steps)->neighbours, 7) << to_string(type);
+    EXPECT_EQ(compare(got, want, nullptr, quantises)->neighbours, 7) << to_string(type);
     got.set(6, 2);
     got.set(7, 2 + 2 * step);
-    EXPECT_EQ(compare(got, want, nullptr, with_steps)->count, 7) << "no neighbour";
+    EXPECT_EQ(compare(got, want, nullptr, quantises)->count, 7) << "no neighbour";
   }
   Tensor want(DType::kI32, {4}), got(DType::kI32, {4});
   got.set_int(2, 1);
-  EXPECT_EQ(compare(got, want, nullptr, {0, true})->first, 2) << "an index may not be off by one";
+  EXPECT_EQ(compare(got, want, nullptr, {0, true, -1, true})->first, 2)
+      << "an index may not be off by one";
+  Tensor few(DType::kI8, {255}), one_off = few.clone();
+  one_off.set_int(254, 1);
+  EXPECT_EQ(compare(one_off, few, nullptr, {0, true, -1, true})->first, 254)
+      << "so few must be right";
+}
+
+TEST(ToleranceOf, OnlyRoundingToIntegersOf8BitsQuantises) {
+  const auto quantises = [](const char* last) {
+    const std::string text =
+        std::string("kiln.graph 1\n%0 = input 0 : f32[4]\n") + last + "return %1\n";
+    return tolerance_of(*parse_graph(text), {}).quantises;
+  };
+  EXPECT_TRUE(quantises("%1 = round %0 : f32[4]\n"));
+  EXPECT_TRUE(quantises("%1 = cast %0 : i8[4]\n"));
+  EXPECT_FALSE(quantises("%1 = cast %0 : i64[4]\n"));
+  EXPECT_FALSE(quantises("%1 = floor %0 : f32[4]\n"));
+  EXPECT_FALSE(quantises("%1 = lt %0 %0 : bool[4]\n"));
 }
 
 TEST(Compare, IntegersThatAreMadeOf8BitsHaveNeighbours) {

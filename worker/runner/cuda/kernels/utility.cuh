@@ -278,8 +278,8 @@ KILN_KERNEL(256, 1) kiln_survey(const void* data, i64 count, i64 dtype, Tally* t
   tallies[self_index()] = tally;
 }
 
-// Notes what is not right by the rule of tolerance.h, and sums how many of that are neighbours. `scale` and `relative` are the bits of
-// doubles; `declared` may be null.
+// Notes what is not right by the rule of tolerance.h, and sums how many of that are neighbours. `scale`
+// and `relative` are the bits of doubles; `declared` may be null.
 KILN_KERNEL(256, 1) kiln_compare(const void* got, const void* want, const void* declared, i64 count,
                         i64 dtype, u64 relative, u64 scale, Tally* tallies, i64 threads) {
   Tally tally = {0, kNowhere, 0, 0};
