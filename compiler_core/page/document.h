@@ -1,5 +1,5 @@
 // Document: what a page says, apart from how it looks: a view of the coordinator's, or a file that
-// `kiln` writes. blocks.h writes it as HTML and the coordinator's json.h as JSON, so that people and
+// `kiln` writes. blocks.h writes it as HTML and the coordinator's frame.h as JSON, so that people and
 // scripts read the same. Texts are raw: names in them may be hostile, and only html.h escapes. Plain
 // values.
 #pragma once

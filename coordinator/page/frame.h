@@ -1,5 +1,6 @@
-// Frame: what the coordinator puts around every view: navigation, who looks, and what may be done.
-// Nothing here needs script or inline styles, since the page's policy allows none. Pure functions.
+// Frame: how a view leaves the coordinator: as HTML with navigation, who looks, and what may be done
+// around it, or as JSON (?format=json). Nothing here needs script or inline styles, since the page's
+// policy allows none. Pure functions.
 #pragma once
 
 #include <string>
@@ -23,6 +24,8 @@ struct Frame {
 };
 
 std::string to_html(const Document& document, const Frame& frame);
+// Every block of the document that has a name, with numbers as numbers and whole keys.
+std::string to_json(const Document& document);
 // The form that takes a page token, for whoever showed none. `why`: what is missing.
 std::string sign_in_page(std::string_view why);
 std::string_view script();  // /page.js

@@ -1,7 +1,7 @@
-#include "coordinator/page/json.h"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "coordinator/page/frame.h"
 
 namespace kiln::page {
 namespace {

@@ -10,7 +10,6 @@
 #include "compiler_core/page/blocks.h"
 #include "compiler_core/page/values.h"
 #include "coordinator/page/frame.h"
-#include "coordinator/page/json.h"
 #include "coordinator/page/kernel_parts.h"
 #include "coordinator/page/views.h"
 #include "schema/keys/page_token.h"

@@ -5,7 +5,6 @@
 
 #include "compiler_core/page/html.h"
 #include "compiler_core/page/values.h"
-#include "coordinator/page/json.h"
 #include "coordinator/page/views.h"
 
 namespace kiln::page {

@@ -8,7 +8,6 @@
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/program/cubin_resources.h"
 #include "coordinator/page/frame.h"
-#include "coordinator/page/json.h"
 #include "coordinator/page/kernel_parts.h"
 
 namespace kiln::page {
