@@ -84,8 +84,8 @@ class Remote {
   Result<Word> compile(const CompileRequest& request,
                        const std::function<std::string()>& graph_text, const Waiting& waiting);
 
-  // The bytes of each digest, checked. kNotFound names the first one missing; kUnavailable, too, where
-  // the coordinator cannot read one now, with its reason, or has not sent them by returns_until. An overloaded
+  // The bytes of each digest, checked. kNotFound names the first one missing. kUnavailable: the
+  // coordinator cannot read one now and says why, or has not sent them by returns_until. An overloaded
   // coordinator is asked again, and the return of one that went away waited for, as by compile().
   using Blobs = std::vector<std::string>;
   Result<Blobs> fetch(const std::vector<Digest>& digests, const Waiting& waiting);

@@ -40,7 +40,7 @@ std::optional<Blocks> blocks_of(const Shape& shape, const std::vector<Dim>& size
   return blocks;
 }
 
-// As a tensor of `type` holds it, for arithmetic in the compute type.
+// Rounds `x` to `type`; the result has its compute type.
 Expr rounded(Expr x, DType type) {
   return x.cast(type).cast(compute_type(type));
 }
@@ -48,7 +48,7 @@ Expr rounded(Expr x, DType type) {
 struct Range {
   double least = 0, most = 0;
 };
-// Of the integers that are stored as `type`.
+// The integers that a quantised value of `type` may be.
 Range range_of(Call& c, DType type) {
   const bool known = type == DType::kI8 || type == DType::kU8;
   if (!known && (!c.has("quant_min") || !c.has("quant_max"))) {
@@ -113,7 +113,7 @@ Values choose_qparams(Call& c) {
           zero.reshape(shape).cast(c.dtype("zero_point_dtype", zero_type)).id};
 }
 
-// A scale or zero point, of one element for each block.
+// Reads a scale or zero point: an argument with one element for each block.
 Expr parameter(Call& c, std::string_view name, const Blocks& blocks) {
   const Expr x = tensor(c, name);
   if (!c.ok() || numel(x.shape()) == numel(blocks.parameters)) return x.reshape(blocks.parameters);

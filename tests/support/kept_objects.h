@@ -1,4 +1,4 @@
-// What compilers made of generated kernels, kept for this machine's next test run, as ccache keeps the
+// Objects that compilers made of generated kernels, kept for this machine's next test run, as ccache keeps the
 // objects of our own sources. For tests of the kernels: a test of a compiler calls the compiler.
 // Processes and clones share it; functions are thread-safe.
 #pragma once

@@ -53,8 +53,8 @@ inline int first_port_of_the_kernel() {
   return first;
 }
 
-// A port for programs that are told theirs, and that may start there again: nobody else gets it while this
-// process lives. The kernel gives ports from higher up, and tests see each other's locks (also
+// A port for a program that is told its port, and may start there again: nobody else gets it while this
+// process lives. The kernel gives ports from higher up, and tests see each other's locks (also those of
 // tests/ops/ports.py).
 inline int free_port() {
   constexpr int kFirst = 10'000;
@@ -75,7 +75,7 @@ inline int free_port() {
   return 0;
 }
 
-// Of the service protocol, at such a port.
+// A TCP endpoint of the service protocol at a free_port().
 inline std::string free_endpoint() {
   return "tcp://127.0.0.1:" + std::to_string(free_port());
 }

@@ -267,7 +267,7 @@ class Child {
     if (call(SYS_capget, &header, &held) == 0)
       any = held[0].effective | held[0].permitted | held[0].inheritable | held[1].effective |
             held[1].permitted | held[1].inheritable;
-    // Who holds none may be forbidden the call (ops/systemd/confined.conf).
+    // capset may be forbidden (ops/systemd/confined.conf); a child without capabilities needs no call.
     if (any != 0) check("capset", call(SYS_capset, &header, &none));
     check("no_new_privs", call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
   }

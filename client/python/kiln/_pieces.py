@@ -21,7 +21,7 @@ from kiln._settings import Settings
 
 
 class Piece:
-    """A compiled piece: a function of the graph's placeholders. Threads may call it.
+    """A compiled piece: a function of the graph's inputs. Threads may call it.
 
     ``serialize()``: bytes that ``torch._inductor.standalone_compile.AOTCompiledArtifact.deserialize`` makes a function
     of, which returns a tuple; it asks for the programs again, where programs come from. Raises RuntimeError where the
@@ -46,7 +46,7 @@ class Piece:
 
 def compile_piece(graph: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Piece:
     """Compiles a piece for inference. ``example_inputs``: tensors, fake or not, and numbers, a value for each
-    placeholder. The graph is not changed. What Kiln does not cover runs eager."""
+    input. The graph is not changed. What Kiln does not cover runs eager."""
     module, returns_tuple = _with_tuple(graph)
     with _on_its_own(example_inputs), torch.no_grad():
         return Piece(dynamo.compile_graph(module, example_inputs, settings), returns_tuple)

@@ -119,7 +119,7 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
 
 
 def compile_graph(module: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
-    """A graph of Dynamo's as a function of its placeholders."""
+    """Compiles a graph of Dynamo's to a function of its inputs."""
     reports = getattr(_watch, "reports", None)
     is_cached = reports is None and _warm_start.is_available()  # an entry has no report
     captures = _cuda_graphs.CapturePlanner(settings)

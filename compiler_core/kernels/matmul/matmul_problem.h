@@ -36,8 +36,8 @@ struct MatmulOperandOf {
   // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or picked from such a
   // one; sizes as below.
   static MatmulOperandOf of(const Graph& graph, NodeId id);
-  // Of packed bytes: strides are in bytes, that of the depth from one byte to the next.
-  // REQUIRES: operand 1, whose bytes are an input.
+  // An operand of packed bytes. Its strides are in bytes; that of the depth leads from one byte to the
+  // next. REQUIRES: operand 1, whose bytes are an input.
   static MatmulOperandOf of_packed(const Graph& graph, const Dequantised& packed);
 };
 

@@ -6,6 +6,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "tests/compiler_core/ir/four_bits.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
@@ -144,26 +145,20 @@ struct Packed {
 };
 Workload packed_workload(const Packed& w) {
   GraphBuilder b;
-  const auto like = [&](double value, NodeId x) {
-    return b.broadcast(b.constant(b.dtype(x), value), Shape(b.shape(x)));
-  };
-  const NodeId bytes = b.reshape(b.input(DType::kU8, {w.n, w.k / 2}), {w.n, w.k / 2, 1});
-  const NodeId low = b.binary(Op::kAnd, bytes, like(15, bytes));
-  const NodeId high = b.binary(Op::kDiv, bytes, like(16, bytes));
-  const NodeId both[] = {w.high_first ? high : low, w.high_first ? low : high};
   const int64_t group = w.group == 0 ? w.k : w.group;
   const Shape groups = {w.n, w.k / group, group};
-  NodeId q = b.reshape(b.reshape(b.concat(both, 2), {w.n, w.k}), groups);
+  const NodeId bytes = b.input(DType::kU8, {w.n, w.k / 2});
+  NodeId q = b.reshape(testing::taken_apart(b, bytes, w.high_first), groups);
   if (w.form == FourBits::kZeroInI8) {
     q = b.cast(q, DType::kI8);
-    q = b.binary(Op::kSub, q, like(8, q));
+    q = b.binary(Op::kSub, q, testing::constant_like(b, q, 8));
   }
   NodeId x = b.cast(q, DType::kF32);
   const auto factor = [&](DType dtype) {
     return b.broadcast(b.cast(b.input(dtype, {w.n, w.k / group, 1}), DType::kF32), Shape(groups));
   };
   if (w.form == FourBits::kZeros) x = b.binary(Op::kSub, x, factor(DType::kI8));
-  if (w.form == FourBits::kAddends) x = b.binary(Op::kSub, x, like(8, x));
+  if (w.form == FourBits::kAddends) x = b.binary(Op::kSub, x, testing::constant_like(b, x, 8));
   x = b.binary(Op::kMul, x, factor(DType::kF32));
   if (w.form == FourBits::kAddends) x = b.binary(Op::kAdd, x, factor(DType::kI8));
   const NodeId weights = b.permute(b.reshape(b.cast(x, w.half), {w.n, w.k}), {1, 0});

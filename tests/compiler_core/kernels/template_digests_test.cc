@@ -24,6 +24,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/specialise.h"
+#include "tests/compiler_core/ir/four_bits.h"
 #include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
@@ -112,18 +113,14 @@ Graph picked_product() {
 Graph product_with_packed_weights() {
   GraphBuilder b;
   const Shape groups = {96, 2, 128};
-  const auto like = [&](double value, NodeId x) {
-    return b.broadcast(b.constant(b.dtype(x), value), Shape(b.shape(x)));
-  };
   const auto factor = [&] {
     const NodeId x = b.input(DType::kBF16, {96, 2, 1});
     return b.broadcast(b.cast(x, DType::kF32), Shape(groups));
   };
-  const NodeId bytes = b.reshape(b.input(DType::kU8, {96, 128}), {96, 128, 1});
-  const NodeId both[] = {b.binary(Op::kAnd, bytes, like(15, bytes)),
-                         b.binary(Op::kDiv, bytes, like(16, bytes))};
-  const NodeId q = b.cast(b.reshape(b.reshape(b.concat(both, 2), {96, 256}), groups), DType::kF32);
-  const NodeId scaled = b.binary(Op::kMul, b.binary(Op::kSub, q, like(8, q)), factor());
+  const NodeId values = testing::taken_apart(b, b.input(DType::kU8, {96, 128}), false);
+  const NodeId q = b.cast(b.reshape(values, groups), DType::kF32);
+  const NodeId moved = b.binary(Op::kSub, q, testing::constant_like(b, q, 8));
+  const NodeId scaled = b.binary(Op::kMul, moved, factor());
   const NodeId w = b.cast(b.binary(Op::kAdd, scaled, factor()), DType::kBF16);
   const NodeId y = b.permute(b.reshape(w, {96, 256}), {1, 0});
   return b.finish({b.cast(b.matmul(b.input(DType::kBF16, {16, 256}), y), DType::kBF16)}).value();

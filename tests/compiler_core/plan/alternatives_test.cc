@@ -6,6 +6,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/normalise.h"
+#include "tests/compiler_core/ir/four_bits.h"
 #include "tests/compiler_core/passes/random_graph.h"
 #include "tests/compiler_core/plan/run_plan.h"
 
@@ -192,21 +193,14 @@ struct FourBits {
 Graph product_with_four_bits(const FourBits& form) {
   constexpr int64_t kColumns = 48, kGroup = 32;
   GraphBuilder b;
-  const auto like = [&](double value, NodeId x) {
-    return b.broadcast(b.constant(b.dtype(x), value), Shape(b.shape(x)));
-  };
   const int64_t depth = form.depth, stride = form.byte_stride;
   const NodeId given = b.input(DType::kU8, {kColumns, depth / 2 * stride});
   const NodeId bytes = b.slice(given, 1, 0, depth / 2, stride);
-  const NodeId low = b.binary(Op::kAnd, bytes, like(15, bytes));
-  const NodeId high = b.binary(Op::kDiv, bytes, like(16, bytes));
-  std::vector<NodeId> both = {form.high_first ? high : low, form.high_first ? low : high};
-  if (!form.halves_of_rows)
-    for (NodeId& half : both) half = b.reshape(half, {kColumns, depth / 2, 1});
-  NodeId q = b.reshape(b.concat(both, form.halves_of_rows ? 1 : 2), {kColumns, depth});
+  NodeId q = form.halves_of_rows ? b.concat(testing::halves_of(b, bytes), 1)
+                                 : testing::taken_apart(b, bytes, form.high_first);
   if (form.zero_in_i8) {
     q = b.cast(q, DType::kI8);
-    q = b.binary(Op::kSub, q, like(8, q));
+    q = b.binary(Op::kSub, q, testing::constant_like(b, q, 8));
   }
   const Shape groups = {kColumns, depth / kGroup, kGroup};
   const auto factor = [&](DType dtype) {
@@ -214,7 +208,7 @@ Graph product_with_four_bits(const FourBits& form) {
     return b.broadcast(x, Shape(groups));
   };
   NodeId x = b.cast(b.cast(b.reshape(q, groups), DType::kBF16), DType::kF32);
-  if (!form.zero_in_i8) x = b.binary(Op::kSub, x, like(8, x));
+  if (!form.zero_in_i8) x = b.binary(Op::kSub, x, testing::constant_like(b, x, 8));
   x = b.binary(Op::kMul, x, factor(DType::kBF16));
   if (form.addend) x = b.binary(Op::kAdd, x, factor(DType::kBF16));
   const NodeId w = b.reshape(b.cast(x, DType::kBF16), {kColumns, depth});

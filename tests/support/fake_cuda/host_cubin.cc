@@ -157,7 +157,7 @@ std::vector<std::string> command_line(const HostCubinOptions& options) {
   return command;
 }
 
-// Of the headers that come before every source.
+// The digest covers the names and texts of the headers that come before every source.
 Digest digest_of_shim() {
   std::map<std::string, std::string> texts;
   for (const auto& header : fs::directory_iterator(fs::path(KILN_FAKE_SHIM).parent_path()))
@@ -167,7 +167,7 @@ Digest digest_of_shim() {
   return hasher.finish();
 }
 
-// Of all that the object depends on: no paths, so that clones share it.
+// The key covers all that the object depends on. It has no paths, so that clones share objects.
 Digest cubin_key(const std::string& text, const HostCubinOptions& options) {
   static const Digest shim = digest_of_shim();
   const std::vector<std::string> flags = compile_flags(options);
@@ -237,7 +237,7 @@ Result<std::string> compile_text(const std::string& text, const HostCubinOptions
 
 }  // namespace
 
-// Whoever may cancel wants it compiled.
+// A caller that can cancel tests the compilation itself, so nothing kept is taken for it.
 Result<HostCubin> compile_host_cubin(std::string_view source, const HostCubinOptions& options) {
   const std::vector<EntryHead> entries = find_entries(source);
   if (entries.empty()) return fail(Code::kInvalidArgument, "the source has no kernel");
