@@ -31,8 +31,8 @@ Result<Buildable> CandidateLowering::lower(const Job& job, const Schedule& sched
   const std::lock_guard lock(mu_);
   const Digest workload = Digest::of(job.workload_text);
   for (;;) {
-    const auto cost = processes_of_.find(workload);
-    if (cost != processes_of_.end() && cost->second >= kMostProcesses)
+    const auto cost = in_a_row_.find(workload);
+    if (cost != in_a_row_.end() && cost->second >= kMostProcesses)
       return fail(Code::kUnsupported,
                   fmt::format("this kernel cost {} processes that wrote it, of memory or time, and "
                               "is not tried again: compile its parts as programs of their own",
@@ -42,18 +42,19 @@ Result<Buildable> CandidateLowering::lower(const Job& job, const Schedule& sched
     auto reply = process_.call(
         runner::LowerCandidate{job.workload_text, job.family, schedule, job.target}, kQuietMs);
     if (reply) {
-      if (auto* lowered = std::get_if<runner::Lowered>(&*reply))
-        return buildable_of(std::move(*lowered));
-      if (auto* failed = std::get_if<runner::Failed>(&*reply))
-        return fail(std::move(failed->error));
+      auto* lowered = std::get_if<runner::Lowered>(&*reply);
+      auto* failed = std::get_if<runner::Failed>(&*reply);
+      if (lowered != nullptr || failed != nullptr) in_a_row_.erase(workload);
+      if (lowered != nullptr) return buildable_of(std::move(*lowered));
+      if (failed != nullptr) return fail(std::move(failed->error));
       process_.end();
       return fail(Code::kUnavailable, "the lowering process answered another question");
     }
     if (process_.is_closed()) return fail(Code::kUnavailable, "the worker is stopping");
     spdlog::warn("writing a kernel ({}, {}): {}", job.kernel_key.short_hex(), schedule.to_string(),
                  reply.error().message);
-    if (processes_of_.size() >= kMostRemembered) processes_of_.clear();
-    ++processes_of_[workload];
+    if (in_a_row_.size() >= kMostRemembered) in_a_row_.clear();
+    ++in_a_row_[workload];
   }
 }
 

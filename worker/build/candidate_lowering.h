@@ -1,6 +1,7 @@
 // CandidateLowering: instantiates the candidates of jobs in a process of its own, a kiln-runner in
 // the role `lower`, which is bounded in memory and time and may die of a graph without the worker.
-// A workload that has cost kMostProcesses of them is refused from then on. Thread-safe.
+// A workload that has cost kMostProcesses of them in a row is refused from then on; an answer clears
+// it, since a process may also die of what has nothing to do with it. Thread-safe.
 //
 //   asked ──> lowered, or refused by the template
 //     └── the process dies, or is killed for its silence ──> asked once more in another
@@ -34,8 +35,8 @@ class CandidateLowering {
   static constexpr size_t kMostRemembered = 1024;  // workloads
 
   std::mutex mu_;
-  RunnerProcess process_;               // guarded by mu_, but for close()
-  std::map<Digest, int> processes_of_;  // guarded by mu_: those that a workload has cost
+  RunnerProcess process_;           // guarded by mu_, but for close()
+  std::map<Digest, int> in_a_row_;  // guarded by mu_: processes that a workload has cost
 };
 
 }  // namespace kiln

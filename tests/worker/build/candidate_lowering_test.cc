@@ -1,7 +1,14 @@
 #include "worker/build/candidate_lowering.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 
+#include <filesystem>
+#include <string>
+
+#include "compiler_core/base/file.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/worker/kernels.h"
@@ -48,6 +55,28 @@ TEST(CandidateLowering, AWorkloadThatCostsItsProcessesIsRefusedFromThenOn) {
     EXPECT_EQ(refused.error().code, Code::kUnsupported) << "the candidate's fault, and final";
     EXPECT_NE(refused.error().message.find("cost 2 processes"), std::string::npos)
         << refused.error().message;
+  }
+}
+
+// Every other process dies at its start; whoever answered is killed, as by a machine that lacks
+// memory. No workload has cost two in a row.
+TEST(CandidateLowering, DeathsBetweenAnswersAreNotTheWorkloads) {
+  const TempDir dir = TempDir::create("kiln-lowering").value();
+  const Path script = dir.path() / "runner", odd = dir.path() / "odd", alive = dir.path() / "alive";
+  ASSERT_TRUE(
+      write_file(script, fmt::format("#!/bin/sh\nif [ ! -e {0} ]; then : > {0}; exit 1; fi\n"
+                                     "rm {0}; echo $$ > {1}; exec {2} \"$@\"\n",
+                                     odd.string(), alive.string(), runner_path().string())));
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  CandidateLowering lowering({script, 1, {}});
+  const auto space = search_space(add_workload(), host_cpu_target()).value();
+  for (int i = 0; i < 4; ++i) {
+    const auto lowered = lowering.lower(add_job(), space.front());
+    ASSERT_TRUE(lowered.has_value()) << lowered.error().message;
+    const pid_t pid = std::stoi(read_file(alive).value());
+    ASSERT_EQ(::kill(pid, SIGKILL), 0);
+    siginfo_t died;
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &died, WEXITED | WNOWAIT), 0);
   }
 }
 
