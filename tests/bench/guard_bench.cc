@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "client/specialised_program.h"
+#include "compiler_core/program/artifact.h"
+#include "compiler_core/runtime/size_binder.h"
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/runtime/aligned_buffer.h"
+#include "compiler_core/runtime/kernel.h"
 
 namespace kiln::bench {
 namespace {

@@ -95,6 +95,33 @@ def weight_only_case(rows):
                          randn(14336, scale=0.01)], {"torch": None}, "max-autotune-no-cudagraphs")
 
 
+def four_bits_case(rows, k=4096, n=14336, group=128):
+    """Two numbers a byte, a scale and a zero a group of 128, unpacked in front of the product as exporters write it."""
+    def function(x, packed, scale, zero):
+        q = torch.stack([packed & 15, packed >> 4], -1).view(n, k // group, group)
+        w = (q.to(BF16) - zero[:, :, None]) * scale[:, :, None]
+        return F.linear(x, w.view(n, k))
+
+    def tinygemm(x, packed, scale, zero):  # PyTorch's own kernel for them, on the same numbers
+        q = torch.stack([packed & 15, packed >> 4], -1).view(n, k).to(torch.int32)
+        tiles = torch._convert_weight_to_int4pack(((q[:, ::2] << 4) | q[:, 1::2]).to(torch.uint8), 8)
+        pairs = torch.stack([scale, (8 - zero) * scale], -1).transpose(0, 1).contiguous()
+        return lambda: torch._weight_int4pack_mm(x, tiles, group, pairs)
+    return Case("low_precision", f"int4 weights {rows}x{k}x{n}", function,
+                lambda: [randn(rows, k), torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8),
+                         randn(n, k // group, scale=0.01), torch.randint(0, 16, (n, k // group), device="cuda").to(BF16)],
+                {"torch": None, "tinygemm": tinygemm}, "max-autotune-no-cudagraphs")
+
+
+def packed_four_bits_case(rows, k=4096, n=14336, group=128):
+    """As torch packs them."""
+    def make():
+        q = torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8)
+        return [randn(rows, k), torch._convert_weight_to_int4pack(q, 8), randn(k // group, n, 2, scale=0.01)]
+    return Case("low_precision", f"int4pack_mm {rows}x{k}x{n}",
+                lambda x, tiles, pairs: torch._weight_int4pack_mm(x, tiles, group, pairs), make, {"torch": None})
+
+
 def low_precision():
     yield f8_case(4096, 4096, 4096)
     yield f8_case(8192, 8192, 8192)
@@ -106,6 +133,8 @@ def low_precision():
                {"torch": None})
     for rows in (1, 16, 64):
         yield weight_only_case(rows)
+        yield four_bits_case(rows)
+        yield packed_four_bits_case(rows)
 
 
 def grouped_case(experts, rows, k, n, working=None):
