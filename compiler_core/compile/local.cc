@@ -4,8 +4,8 @@
 #include <atomic>
 #include <thread>
 
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/plan/plan.h"
 #include "compiler_core/tune/measurement.h"
 
@@ -61,8 +61,8 @@ std::vector<Result<LocalKernel>> make_kernels(const std::vector<Workload>& workl
 Result<LocalCompilation> compile_locally(const Graph& canonical, const Digest& graph_digest,
                                          const Target& target, const KernelCompiler& compiler,
                                          int jobs) {
-  TRY(Plan planned, plan(canonical, partition_rules(target)));
-  return compile_locally(std::move(planned), graph_digest, target, compiler, jobs);
+  TRY(PlanAlternative chosen, untimed_partition(canonical, target));
+  return compile_locally(std::move(chosen.plan), graph_digest, target, compiler, jobs);
 }
 
 Result<LocalCompilation> compile_locally(Plan planned, const Digest& graph_digest,

@@ -134,10 +134,9 @@ std::vector<Schedule> merge(std::vector<RankedList> lists) {
   }
 }
 
-}  // namespace
-
-Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
-                                           Libraries libraries) {
+// The candidates of each template that has some. Never empty of those that call no library.
+Result<std::vector<RankedList>> ranked_lists(const Workload& workload, const Target& target,
+                                             Libraries libraries) {
   constexpr double kLeastEfficiency = 1e-3;
   TRY_STATUS(check_repeated_values(workload.graph));
   std::vector<RankedList> lists;
@@ -158,12 +157,23 @@ Result<std::vector<Schedule>> search_space(const Workload& workload, const Targe
       reason = std::move(list.error());
     }
   }
-  if (has_own) {
-    keep_near(lists);
-    return merge(std::move(lists));
-  }
+  if (has_own) return lists;
   if (reason) return tl::make_unexpected(*std::move(reason));
   return no_kernels(workload, target);
+}
+
+}  // namespace
+
+Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
+                                           Libraries libraries) {
+  TRY(std::vector<RankedList> lists, ranked_lists(workload, target, libraries));
+  keep_near(lists);
+  return merge(std::move(lists));
+}
+
+Result<double> expected_slowness(const Workload& workload, const Target& target) {
+  TRY(const std::vector<RankedList> lists, ranked_lists(workload, target, Libraries::kLeaveOut));
+  return std::ranges::min(lists, {}, &RankedList::best_time).best_time;
 }
 
 std::string_view library_of(const Schedule& schedule) {

@@ -27,6 +27,10 @@ enum class Libraries : uint8_t { kLeaveOut, kTake };
 Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
                                            Libraries libraries = Libraries::kLeaveOut);
 
+// The time that the first schedule of search_space() is expected to take, in multiples of the roofline
+// bound. kUnsupported as there.
+Result<double> expected_slowness(const Workload& workload, const Target& target);
+
 // KernelTemplate::library() of the schedule's template; empty where this build has none of it.
 std::string_view library_of(const Schedule& schedule);
 

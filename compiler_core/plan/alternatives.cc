@@ -59,12 +59,14 @@ std::vector<Digest> digests(const Plan& plan) {
 }  // namespace
 
 Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
-                                                       const PartitionRules& by_default) {
+                                                       const PartitionRules& by_default,
+                                                       ChosenBy chosen_by) {
   PartitionOptions options;
   options.rules = by_default;
   TRY(Partition parts, partition(canonical, options));
-  const bool attention = has_unclear_attention(parts);
-  const bool shared = stores_large_shared_value(parts), narrow = has_narrow_products(parts.graph);
+  const bool timed = chosen_by == ChosenBy::kTimes, narrow = has_narrow_products(parts.graph);
+  const bool attention = timed && has_unclear_attention(parts);
+  const bool shared = timed && stores_large_shared_value(parts);
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
   all.push_back({"by rules", by_default, std::move(by_rules)});

@@ -1,6 +1,6 @@
 // Alternatives: partitions of a graph into kernels between which the rules cannot decide.
-// Tuned like others and chosen by their times; `default` mode, which times nothing, takes the
-// first. Pure functions.
+// Tuned like others and chosen by their times; `default` mode, which times nothing, chooses among
+// few of them by estimates (kernels/untimed_partition.h). Pure functions.
 #pragma once
 
 #include <span>
@@ -17,6 +17,10 @@ struct PlanAlternative {
   Plan plan;
 };
 
+// What the choice will be made by. Of times, all alternatives are worth a try; estimates tell apart
+// no others than those of operands of 8 bits.
+enum class ChosenBy : uint8_t { kTimes, kEstimates };
+
 // The plan by rules first, then those that differ from it in their kernels; four at most. Where
 // the choice is not clear:
 //  - attention in one kernel, or in three: for few rows of many keys, reading keys and values is
@@ -27,7 +31,8 @@ struct PlanAlternative {
 //    multiplied, or read as they are stored, where there are kernels for that.
 // `rules`: of the first, which the others share but for what they differ in. Errors as for plan().
 Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
-                                                       const PartitionRules& rules = {});
+                                                       const PartitionRules& rules = {},
+                                                       ChosenBy chosen_by = ChosenBy::kTimes);
 
 // Which of them a compiled program is, by the workloads of its kernels in order; 0, the one by
 // rules, where it is none of them.

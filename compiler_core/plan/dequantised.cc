@@ -67,22 +67,6 @@ int64_t repeated_along(const Graph& graph, NodeId id, size_t axis) {
   return std::min(repeats, size);
 }
 
-bool is_constant(const Graph& graph, NodeId id, int64_t value) {
-  while (graph.node(id).op == Op::kView) id = graph.node(id).operands[0];
-  const Node& node = graph.node(id);
-  return node.op == Op::kConstant && is_integer(node.dtype) &&
-         std::get<ConstantAttr>(node.attr).as_int() == value;
-}
-
-// What `id` computes from `x` and this constant, if it does no more.
-NodeId operand_beside(const Graph& graph, NodeId id, Op op, int64_t constant) {
-  const Node& node = graph.node(id);
-  if (node.op != op) return kInvalidNode;
-  if (is_constant(graph, node.operands[1], constant)) return node.operands[0];
-  return op == Op::kAnd && is_constant(graph, node.operands[0], constant) ? node.operands[1]
-                                                                          : kInvalidNode;
-}
-
 // A View that changes nothing but the shape.
 bool keeps_order(const Node& view, const Node& from) {
   const auto& attr = std::get<ViewAttr>(view.attr);
@@ -91,26 +75,6 @@ bool keeps_order(const Node& view, const Node& from) {
   for (size_t i = 0; i < view.shape.size(); ++i)
     if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
   return true;
-}
-
-// Bytes of which `joined`, [..., 2], has the two halves side by side.
-struct Halves {
-  NodeId bytes = kInvalidNode;
-  Packing packing = Packing::kNone;
-};
-std::optional<Halves> find_halves(const Graph& graph, NodeId joined) {
-  const Node& node = graph.node(joined);
-  if (node.op != Op::kConcat || node.dtype != DType::kU8 || node.operands.size() != 2 ||
-      !node.shape.back().is(2) || !graph.node(node.operands[0]).shape.back().is(1) ||
-      std::get<AxisAttr>(node.attr).axis + 1 != static_cast<int>(node.shape.size()))
-    return std::nullopt;
-  for (const bool low_first : {true, false}) {
-    const NodeId low = node.operands[low_first ? 0 : 1], high = node.operands[low_first ? 1 : 0];
-    const NodeId bytes = operand_beside(graph, low, Op::kAnd, 15);
-    if (bytes != kInvalidNode && bytes == operand_beside(graph, high, Op::kDiv, 16))
-      return Halves{bytes, low_first ? Packing::kLowFirst : Packing::kHighFirst};
-  }
-  return std::nullopt;
 }
 
 class Finder {
@@ -242,7 +206,17 @@ class Finder {
       found_.nodes.push_back(id);
       id = node(id).operands[0];
     }
-    if (id == kInvalidNode || !take_apart(id)) found_ = before;
+    if (id == kInvalidNode || !(take_apart(id) || take_from_words(id))) found_ = before;
+  }
+  bool take_from_words(NodeId id) {
+    auto packed = find_packed_words(graph_, id, depth_, line_);
+    if (!packed) return false;
+    found_.unpacked = id;
+    found_.packing = Packing::kWords;
+    found_.stored = packed->words;
+    found_.word_depth = packed->word_depth;
+    found_.nodes.insert(found_.nodes.end(), packed->nodes.begin(), packed->nodes.end());
+    return true;
   }
   // A constant that 4 bits can be moved by.
   bool is_small_constant(NodeId id) {

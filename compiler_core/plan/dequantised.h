@@ -1,5 +1,5 @@
 // Operands of products that stand for other numbers than memory has: (q - zero) * scale + shift, where q
-// has 8 bits, or 4 of which two lie in a byte, and the others belong to a line of the operand or to a
+// has 8 bits, or 4 of which several lie in a byte or word, and the others belong to a line of the operand or to a
 // group of its elements along the depth. Kernels may read q as it is stored, and apply the rest on its
 // way. Pure functions.
 #pragma once
@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "compiler_core/ir/graph.h"
+#include "compiler_core/plan/four_bits.h"
 
 namespace kiln {
-
-// Two values of 4 bits in each byte, neighbours along the depth: which half has the first.
-enum class Packing : uint8_t { kNone, kLowFirst, kHighFirst };
 
 struct Dequantised {
   NodeId stored = kInvalidNode;  // q, of 8 bits: a View, or any other node
   Packing packing = Packing::kNone;
-  // Where it is packed, `stored` has the bytes, row-major, and this View of them taken apart is q.
+  // Where it is packed, `stored` has the bytes or words, row-major, and this is q: a View of bytes
+  // taken apart, or what find_packed_words() takes.
   NodeId unpacked = kInvalidNode;
+  int64_t word_depth = 0;  // of words
   // Nodes of the operand's shape, but for the order of its axes; kInvalidNode: none.
   NodeId zero = kInvalidNode, scale = kInvalidNode, shift = kInvalidNode;
   bool adds_zero = false;  // q + zero

@@ -8,6 +8,7 @@
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/plan.h"
@@ -176,11 +177,9 @@ Result<std::string> graph_text(const StartPlan& request, const PlanContext& cont
 // The alternative partitions; only one in modes that time nothing.
 Result<std::vector<PlanAlternative>> ways_to_cut(const Graph& graph, const Target& target,
                                                  Mode mode) {
-  const PartitionRules rules = partition_rules(target);
-  if (mode == Mode::kMaxAutotune) return plan_alternatives(graph, rules);
-  TRY(Plan by_default, plan(graph, rules));
+  if (mode == Mode::kMaxAutotune) return plan_alternatives(graph, partition_rules(target));
   std::vector<PlanAlternative> one;
-  one.push_back({"by rules", rules, std::move(by_default)});
+  TRY(one.emplace_back(), untimed_partition(graph, target));
   return one;
 }
 

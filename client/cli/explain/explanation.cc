@@ -6,6 +6,7 @@
 
 #include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/partition.h"
 
@@ -62,9 +63,21 @@ size_t alternative_of(const std::vector<PlanAlternative>& all, const Program* kn
   return alternative_with(all, workloads);
 }
 
+// The one that `known` has, or else that a program of `mode` would have.
+Result<size_t> chosen_way(const std::vector<PlanAlternative>& all, const Graph& graph,
+                          const Target& target, Mode mode, const Program* known) {
+  if (known != nullptr || mode != Mode::kDefault || all.size() == 1)
+    return alternative_of(all, known);
+  TRY(const PlanAlternative chosen, untimed_partition(graph, target));
+  return static_cast<size_t>(std::ranges::find(all, chosen.name, &PlanAlternative::name) -
+                             all.begin());
+}
+
 std::string reason_for(size_t chosen, size_t alternatives, Mode mode, bool known) {
   if (alternatives == 1) return "the rules leave one";
-  if (mode == Mode::kDefault) return "default mode times nothing and takes the rules'";
+  if (mode == Mode::kDefault)
+    return chosen == 0 ? "default mode times nothing and takes the rules'"
+                       : "default mode times nothing and takes what it estimates to be faster";
   if (!known) return "not tuned yet: max-autotune times all and takes the fastest";
   return chosen == 0 ? "no other that worked was faster by more than 2 % when it was tuned"
                      : "the fastest that worked when it was tuned";
@@ -240,7 +253,7 @@ Result<Explanation> explain(const ExportedProgram& program, const Target& target
   TRY(const std::vector<PlanAlternative> ways,
       plan_alternatives(form.graph, partition_rules(target)));
   const Program* known = program_of_graph(form.digest, tuned);
-  const size_t way = alternative_of(ways, known);
+  TRY(const size_t way, chosen_way(ways, form.graph, target, mode, known));
   PartitionOptions options;
   options.rules = ways[way].rules;
   TRY(const Partition parts, partition(form.graph, options));

@@ -106,6 +106,7 @@ bool fits(const CudaMatmulSchedule& schedule, const Product& product) {
   const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
                      schedule.bn % (columns * schedule.warps_n) == 0 &&
                      schedule.bk % core_depth(core) == 0;
+  if (product.word_depth > 0 && schedule.bk % product.word_depth != 0) return false;
   const bool chunks = has_whole_chunks(schedule.bm * size) &&
                       has_whole_chunks(schedule.bn * second) &&
                       has_whole_chunks(schedule.bk * size) &&
@@ -244,7 +245,8 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
         for (const int splits : {1, 2, 4, 8, 16, 32}) {
           if (core == MatmulCore::kThreads ? stages != 2 : stages == 2) continue;
           if (halves ? bk < 32 : bk == 128) continue;
-          if (bk == 128 && tile.bm > 32 && tile.bn > 32) continue;
+          const bool deep = bk == 128 && problem.word_depth != 128;  // than there is need for
+          if (deep && tile.bm > 32 && tile.bn > 32) continue;
           all.push_back({tile.bm, tile.bn, bk, tile.warps_m, tile.warps_n, stages, splits, 8});
         }
   }
@@ -326,7 +328,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

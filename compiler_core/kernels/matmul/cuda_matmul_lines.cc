@@ -49,10 +49,15 @@ MatmulLines matmul_rows_of_a(const MatmulProblemOf<Size>& problem) {
 template <class Size>
 MatmulLines matmul_columns_of_b(const MatmulProblemOf<Size>& problem) {
   const auto& b = problem.b;
-  Dim depth = problem.k;
-  if (problem.in_byte > 1) depth = depth.constant() / problem.in_byte;
-  return with_access({problem.n, depth, b.column_stride, b.row_stride}, b,
-                     problem.narrow.value_or(problem.stored));
+  const DType stored = problem.narrow.value_or(problem.stored);
+  Dim lines = problem.n, depth = problem.k;
+  if (problem.word_depth > 0) {
+    lines = lines.constant() / 8;
+    depth = b.column_stride;
+  } else if (problem.in_byte > 1) {
+    depth = depth.constant() / problem.in_byte;
+  }
+  return with_access({lines, depth, b.column_stride, b.row_stride}, b, stored);
 }
 
 template MatmulLines matmul_rows_of_a(const MatmulProblem&);

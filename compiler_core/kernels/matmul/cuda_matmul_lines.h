@@ -5,7 +5,8 @@
 
 namespace kiln {
 
-// An operand seen as [lines, depth]: the rows of a, the columns of b. It is read in chunks of 16
+// An operand seen as [lines, depth]: the rows of a, the columns of b; of words of 4 bits 8 columns of b,
+// whose bytes follow one another. It is read in chunks of 16
 // bytes along its inner axis.
 struct MatmulLines {
   Dim lines = 1, depth = 1;

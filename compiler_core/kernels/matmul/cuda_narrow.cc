@@ -50,11 +50,13 @@ std::string NarrowWeights::print_type() const {
       "struct Weights {{\n"
       "  static constexpr int group = {};\n"
       "  static constexpr bool scaled = {}, zeroed = {}, shifted = {}, whole_zeros = {};\n"
-      "  static constexpr bool is_signed = {}, packed = {}, high_first = {};\n}};\n",
+      "  static constexpr bool is_signed = {}, packed = {}, high_first = {};\n"
+      "  static constexpr int word_depth = {};\n}};\n",
       weights().group, weights().scale != kInvalidNode, weights().zero != kInvalidNode,
       weights().shift != kInvalidNode, weights().has_whole_zeros(),
       *problem_.narrow == DType::kI8 || weights().packing != Packing::kNone,
-      weights().packing != Packing::kNone, weights().packing == Packing::kHighFirst);
+      weights().packing != Packing::kNone, weights().packing == Packing::kHighFirst,
+      problem_.word_depth);
 }
 
 std::string NarrowWeights::print_multiply(std::string_view shift) const {

@@ -138,7 +138,11 @@ class CudaMatmulKernel {
               ? fmt::format("  {} {};\n  {}.from", name == std::string_view("a") ? "A" : "B", name,
                             name)
               : fmt::format("  const {}* {}", memory_type(stored(operand == &problem_.a)), name);
-      text += fmt::format("{} = in{} + ({}", declared, operand->input, long_text(operand->offset));
+      const bool in_words = operand == &problem_.b && problem_.word_depth > 0;
+      text += fmt::format(
+          "{} = {}in{}{} + ({}", declared,
+          in_words ? fmt::format("reinterpret_cast<const {}*>(", memory_type(stored(false))) : "",
+          operand->input, in_words ? ")" : "", long_text(operand->offset));
       for (size_t axis = problem_.batch.size(); axis-- > 0;)
         if (!operand->batch_strides[axis].is(0))
           text += fmt::format(" + {} * {}", coordinate_text("batch", problem_.batch, axis),

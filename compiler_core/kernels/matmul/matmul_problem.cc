@@ -52,6 +52,16 @@ MatmulOperandOf<Size> MatmulOperandOf<Size>::of_packed(const Graph& graph,
                                                        const Dequantised& packed) {
   const Node& bytes = graph.node(packed.stored);
   CHECK(bytes.op == Op::kInput, "packed bytes are an input");
+  if (packed.packing == Packing::kWords) {
+    MatmulOperandOf words;
+    words.input = std::get<InputAttr>(bytes.attr).index;
+    words.dtype = DType::kU8;
+    const Shape& shape = graph.node(packed.unpacked).shape;
+    words.batch_strides.assign(shape.size() - 2, 0);
+    words.row_stride = 1;
+    words.column_stride = Size(4 * shape[shape.size() - 2].constant());
+    return words;
+  }
   const auto& view = std::get<ViewAttr>(graph.node(packed.unpacked).attr);
   const auto in_bytes = [](const Dim& elements) {
     return Size(elements.constant() / 2);  // find_dequantised() takes even ones alone
@@ -109,6 +119,7 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
     problem.narrow_groups = problem.b.dequantised->group > 0;
     problem.narrow_shift = problem.b.dequantised->shift != kInvalidNode;
     problem.in_byte = problem.b.dequantised->in_byte();
+    problem.word_depth = static_cast<int>(problem.b.dequantised->word_depth);
   }
   return problem;
 }

@@ -36,8 +36,9 @@ struct MatmulOperandOf {
   // REQUIRES: node `id` is an input, or a View of one, of two axes at least, or picked from such a
   // one; sizes as below.
   static MatmulOperandOf of(const Graph& graph, NodeId id);
-  // An operand of packed bytes. Its strides are in bytes; that of the depth leads from one byte to the
-  // next. REQUIRES: operand 1, whose bytes are an input.
+  // An operand of packed bytes or words. Its strides are in bytes; that of the depth leads from one byte
+  // to the next; the other one, of words, from 8 columns to the next 8. REQUIRES: operand 1, whose bytes
+  // or words are an input.
   static MatmulOperandOf of_packed(const Graph& graph, const Dequantised& packed);
 };
 
@@ -49,7 +50,8 @@ struct Product {
       std::nullopt;            // of the second operand in memory, where that alone is widened
   bool narrow_groups = false;  // and groups of the depth have scales of their own
   bool narrow_shift = false;   // and something is added behind the scale
-  int in_byte = 1;             // so many elements of it lie in a byte, along the depth
+  int in_byte = 1;             // so many elements of it lie in a byte
+  int word_depth = 0;          // of those in words (plan/four_bits.h)
 };
 
 template <class Size>

@@ -39,8 +39,9 @@ std::optional<NarrowProduct> narrow_product(const Graph& graph, const Node& prod
   const DType right = graph.node(b->stored).dtype;
   if (!a) {
     const DType half = graph.node(product.operands[0]).dtype;
-    return is_16_bit_float(half) && is_8_bit_integer(right) && b->depth_inner &&
-                   has_groups_of(*b, kLeastGroup) && has_halves_for_zeros(*b, half)
+    const bool integers = is_8_bit_integer(right) || b->packing == Packing::kWords;
+    return is_16_bit_float(half) && integers && b->depth_inner && has_groups_of(*b, kLeastGroup) &&
+                   has_halves_for_zeros(*b, half)
                ? std::optional(std::move(found))
                : std::nullopt;
   }

@@ -241,6 +241,45 @@ return %16
 %16 = cast %15 : bf16[2048,4096]
 return %16
 )",
+    // In the words of ATen's kernels.
+    R"(kiln.graph 1
+%0 = input 0 : bf16[16,4096]
+%1 = input 1 : bf16[32,14336,2]
+%2 = view %1 strides=[2,28672,0] offset=[0] : bf16[14336,32,128]
+%3 = view %2 strides=[1,4096] offset=[0] : bf16[4096,14336]
+%4 = cast %3 : f32[4096,14336]
+%5 = view %1 strides=[2,28672,0] offset=[1] : bf16[14336,32,128]
+%6 = view %5 strides=[1,4096] offset=[0] : bf16[4096,14336]
+%7 = cast %6 : f32[4096,14336]
+%8 = input 2 : i32[1792,32,32,4]
+%9 = view %8 strides=[4096,16,128,1,0,4,0] offset=[0] : i32[1792,8,32,4,4,4,2]
+%10 = view %9 strides=[1,4096] offset=[0] : i32[4096,14336]
+%11 = cast %10 : i64[4096,14336]
+%12 = constant 4294967295 : i64[]
+%13 = view %12 strides=[0,0] offset=[0] : i64[4096,14336]
+%14 = and %11 %13 : i64[4096,14336]
+%15 = constant 16 : i64[]
+%16 = view %15 strides=[0,0] offset=[0] : i64[4096,14336]
+%17 = iota : i64[8]
+%18 = view %17 strides=[0,0,0,0,1,0,4] offset=[0] : i64[1792,8,32,4,4,4,2]
+%19 = view %18 strides=[1,4096] offset=[0] : i64[4096,14336]
+%20 = pow %16 %19 : i64[4096,14336]
+%21 = div %14 %20 : i64[4096,14336]
+%22 = constant 15 : i64[]
+%23 = view %22 strides=[0,0] offset=[0] : i64[4096,14336]
+%24 = and %21 %23 : i64[4096,14336]
+%25 = cast %24 : u8[4096,14336]
+%26 = cast %25 : f32[4096,14336]
+%27 = constant -0x1p+3 : f32[]
+%28 = view %27 strides=[0,0] offset=[0] : f32[4096,14336]
+%29 = add %26 %28 : f32[4096,14336]
+%30 = mul %4 %29 : f32[4096,14336]
+%31 = add %7 %30 : f32[4096,14336]
+%32 = cast %31 : bf16[4096,14336]
+%33 = matmul %0 %32 : f32[16,14336]
+%34 = cast %33 : bf16[16,14336]
+return %34
+)",
     // Two in a byte: zeros subtracted, and something added behind the scale.
     R"(kiln.graph 1
 %0 = input 0 : bf16[1,4096]

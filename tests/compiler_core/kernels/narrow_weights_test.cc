@@ -48,6 +48,9 @@ std::vector<Tensor> random_inputs(const Workload& workload, unsigned seed) {
   for (Tensor& input : inputs)
     for (int64_t i = 0; i < input.numel() && input.dtype() == DType::kF32; ++i)
       input.set(i, std::ldexp(random() % 2 == 0 ? 1 : -1, static_cast<int>(random() % 5) - 2));
+  for (Tensor& input : inputs)  // words, of any bits
+    for (int64_t i = 0; i < input.numel() && input.dtype() == DType::kI32; ++i)
+      input.set(i, static_cast<int32_t>(random()));
   return inputs;
 }
 
@@ -185,6 +188,86 @@ TEST(NarrowWeights, TwoInAByteHaveGroupsStepsAndSizesOfAnyKind) {
                         {32, 32, bk, 1, 2, 3, group == 64 ? 3 : 1, 8}),
                   "")
             << static_cast<int>(form) << ' ' << group << ' ' << bk;
+}
+
+// What _weight_int4pack_mm becomes: (q - 8) * scale + zero of weights in ATen's words.
+struct Words {
+  DType half = DType::kBF16;
+  int64_t m = 7, n = 48, k = 256, group = 32, of_lane = 1;
+  bool moved = true;  // and not q alone
+};
+Workload words_workload(const Words& w) {
+  GraphBuilder b;
+  const Shape groups = {w.n, w.k / w.group, w.group};
+  const NodeId words = b.input(DType::kI32, {w.n / 8, w.k / (32 * w.of_lane), 32, w.of_lane});
+  NodeId x = b.reshape(b.cast(testing::words_apart(b, words), DType::kF32), groups);
+  const auto factor = [&](DType dtype) {
+    const NodeId stored = b.permute(b.input(dtype, {w.k / w.group, w.n}), {1, 0});
+    return b.broadcast(b.reshape(b.cast(stored, DType::kF32), {w.n, groups[1], 1}), Shape(groups));
+  };
+  if (w.moved) {
+    x = b.binary(Op::kSub, x, testing::constant_like(b, x, 8));
+    x = b.binary(Op::kAdd, b.binary(Op::kMul, x, factor(DType::kF32)), factor(DType::kI8));
+  }
+  const NodeId weights = b.permute(b.reshape(b.cast(x, w.half), {w.n, w.k}), {1, 0});
+  return workload_of(b, b.cast(b.matmul(b.input(w.half, {w.m, w.k}), weights), w.half));
+}
+
+TEST(NarrowWeights, WordsAgreeInEveryLayoutGroupAndStep) {
+  for (const DType half : {DType::kBF16, DType::kF16})
+    for (const int64_t of_lane : {1, 2, 4})
+      for (const int64_t group : {32, 128, 256})
+        for (const int bk : {32, 64, 128}) {
+          if (bk < 32 * of_lane) continue;
+          EXPECT_EQ(check(words_workload({.half = half, .group = group, .of_lane = of_lane}),
+                          {16, 32, bk, 1, 2, 3, group == 128 ? 2 : 1, 8}),
+                    "")
+              << to_string(half) << ' ' << of_lane << ' ' << group << ' ' << bk;
+        }
+}
+
+// Every half byte is taken as it is.
+TEST(NarrowWeights, EveryHalfByteOfWordsAgrees) {
+  for (const DType half : {DType::kBF16, DType::kF16}) {
+    const Workload workload =
+        words_workload({.half = half, .m = 64, .n = 16, .k = 64, .of_lane = 2, .moved = false});
+    std::vector<Tensor> inputs = random_inputs(workload, 5);
+    for (Tensor& input : inputs)
+      for (int64_t i = 0; i < input.numel() && input.dtype() == half; ++i)
+        input.set(i, i % 65 == 0 ? 1 : 0);  // row r takes element r of each column
+    EXPECT_EQ(
+        check_schedule(workload, to_schedule(CudaNarrowMatmulSchedule{{64, 16, 64, 4, 1, 3, 1, 8}}),
+                       kHopper, inputs),
+        "");
+  }
+}
+
+TEST(NarrowWeights, WordsOfSizesThatTilesDoNotDivideAgree) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 8, 128}, {19, 40, 384}, {70, 136, 640}})
+    for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{16, 64, 128, 1, 4, 4, 1, 8},
+                                               {64, 64, 128, 2, 2, 3, 1, 8},
+                                               {128, 16, 128, 4, 1, 2, 1, 8}})
+      EXPECT_EQ(
+          check(words_workload({.m = m, .n = n, .k = k, .group = 64, .of_lane = 4}), schedule), "")
+          << m << ' ' << n;
+}
+
+TEST(NarrowWeights, TheSearchSpaceOfWordsAgrees) {
+  for (const int64_t of_lane : {1, 4}) {
+    const Workload workload =
+        words_workload({.m = 5, .n = 96, .k = 640, .group = 128, .of_lane = of_lane});
+    EXPECT_EQ(testing::check_space(workload, kHopper, random_inputs(workload, 7), 4), "");
+  }
+}
+
+TEST(NarrowWeights, StepsAreWholeWordsOfEachLane) {
+  const Workload workload = words_workload({.of_lane = 4});
+  const auto lowered = [&](int bk) {
+    return lower(workload, to_schedule(CudaNarrowMatmulSchedule{{16, 32, bk, 1, 2, 3, 1, 8}}),
+                 kHopper);
+  };
+  EXPECT_TRUE(lowered(128));
+  EXPECT_FALSE(lowered(64));
 }
 
 // Halves of 11 bits hold each weight, so that nothing is rounded in between.

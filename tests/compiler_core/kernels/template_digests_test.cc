@@ -126,6 +126,16 @@ Graph product_with_packed_weights() {
   return b.finish({b.cast(b.matmul(b.input(DType::kBF16, {16, 256}), y), DType::kBF16)}).value();
 }
 
+// The same of weights in ATen's words.
+Graph product_with_words() {
+  GraphBuilder b;
+  const NodeId q =
+      b.cast(testing::words_apart(b, b.input(DType::kI32, {12, 4, 32, 2})), DType::kF32);
+  const NodeId moved = b.binary(Op::kSub, q, testing::constant_like(b, q, 8));
+  const NodeId w = b.permute(b.cast(moved, DType::kBF16), {1, 0});
+  return b.finish({b.cast(b.matmul(b.input(DType::kBF16, {16, 256}), w), DType::kBF16)}).value();
+}
+
 // [16, 256] halves times the transpose of [96, 256] of 8 bits, in groups with scales and zeros.
 Graph product_with_weights() {
   GraphBuilder b;
@@ -164,6 +174,7 @@ const std::vector<NamedWorkload>& workloads() {
     add("halves, matrices that an index picks", picked_product());
     add("halves and 8-bit weights", product_with_weights());
     add("halves and 4-bit weights", product_with_packed_weights());
+    add("halves and words of 4-bit weights", product_with_words());
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, windows, channels last", windows_channels_last());

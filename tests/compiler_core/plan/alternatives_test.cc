@@ -243,6 +243,61 @@ TEST(PlanAlternatives, WeightsOf4BitsAreTakenApartByTheProductThatReadsThem) {
   EXPECT_EQ(launches({.depth = 96}), 1u);
 }
 
+// Weights of ATen's words, of which `swapped` has two places in another order than these have.
+Graph product_with_words(int64_t of_lane, bool swapped = false) {
+  constexpr int64_t kColumns = 48, kDepth = 256, kGroup = 32;
+  GraphBuilder b;
+  const Shape groups = {kColumns, kDepth / kGroup, kGroup};
+  const NodeId words = b.input(DType::kI32, {kColumns / 8, kDepth / (32 * of_lane), 32, of_lane});
+  NodeId q = testing::words_apart(b, words);
+  if (swapped)
+    q = b.reshape(b.permute(b.reshape(q, {kColumns, kDepth / 4, 2, 2}), {0, 1, 3, 2}),
+                  {kColumns, kDepth});
+  const auto factor = [&](int64_t which) {
+    const NodeId both = b.input(DType::kBF16, {kDepth / kGroup, kColumns, 2});
+    const NodeId one = b.reshape(b.slice(both, 2, which, 1), {kDepth / kGroup, kColumns});
+    const NodeId wide = b.cast(b.permute(one, {1, 0}), DType::kF32);
+    return b.broadcast(b.reshape(wide, {kColumns, kDepth / kGroup, 1}), Shape(groups));
+  };
+  NodeId x = b.reshape(b.cast(q, DType::kF32), groups);
+  x = b.binary(Op::kSub, x, testing::constant_like(b, x, 8));
+  x = b.binary(Op::kAdd, b.binary(Op::kMul, x, factor(0)), factor(1));
+  const NodeId w = b.reshape(b.cast(x, DType::kBF16), {kColumns, kDepth});
+  const NodeId y = b.matmul(b.input(DType::kBF16, {5, kDepth}), b.permute(w, {1, 0}));
+  return canonical(b, {b.cast(y, DType::kBF16)});
+}
+
+TEST(PlanAlternatives, WordsOfATenAreTakenApartByTheProductThatReadsThem) {
+  for (const int64_t of_lane : {1, 2, 4}) {
+    const Graph graph = product_with_words(of_lane);
+    const auto all = plan_alternatives(graph);
+    ASSERT_TRUE(all);
+    ASSERT_EQ(all->size(), 2u);
+    const Plan& narrow = (*all)[1].plan;
+    ASSERT_EQ(narrow.launches.size(), 1u);
+    EXPECT_EQ(narrow.arena_bytes, Dim(0));
+    const auto inputs = testing::random_inputs(graph, 1);
+    const auto expected = testing::evaluate(graph, testing::in_order(inputs));
+    const auto actual = testing::run_plan(narrow, testing::in_order(inputs));
+    testing::expect_equal(expected[0], actual[0], 0.02);
+  }
+  const auto other = plan_alternatives(product_with_words(2, true));
+  ASSERT_EQ(other->size(), 2u);
+  EXPECT_EQ((*other)[1].plan.launches.size(), 2u) << "taken apart by a kernel before";
+}
+
+TEST(PlanAlternatives, EstimatesTellApartOperandsOf8BitsAlone) {
+  const auto names = [](const Graph& graph) {
+    const auto all = plan_alternatives(graph, {}, ChosenBy::kEstimates);
+    Names found;
+    for (const PlanAlternative& one : *all) found.push_back(one.name);
+    return found;
+  };
+  EXPECT_EQ(names(attention(16, 512)), Names{"by rules"});
+  EXPECT_EQ(names(shared_sum(8192)), Names{"by rules"});
+  EXPECT_EQ(names(product_with_words(1)), (Names{"by rules", "operands of 8 bits"}));
+}
+
 // Kernels read what is contiguous along the depth, with scales of lines that memory has.
 TEST(PlanAlternatives, WeightsThatNoKernelReadsAreStoredAsTheyAreMultiplied) {
   const auto graph = [](bool turned, bool along_depth, bool computed, DType half) {

@@ -7,8 +7,9 @@
 // The generated source defines behind it, where weights stand for other numbers,
 //   struct Weights  group: the elements of the depth, a multiple of 32, that one scale and one zero are
 //                   for; 0: all of them; scaled, zeroed, shifted: whether there are any, or addends;
-//                   whole_zeros: they are integers; is_signed; packed: two in a byte, high_first: the
-//                   first one in the upper half
+//                   whole_zeros: they are integers; is_signed; packed: of 4 bits, high_first: the first
+//                   one in the upper half of a byte; word_depth: that of ATen's words (plan/four_bits.h),
+//                   0: bytes of neighbours
 namespace {
 
 // The functions (line, depth) that give a scale, a zero and an addend.
@@ -19,9 +20,13 @@ struct Factors {
   const Addend& addend;
 };
 
-// A tile of which so many elements lie in a byte, as one of bytes.
-template <class Tiling, int in_byte>
-struct InBytes : Tiling { static constexpr int depth = Tiling::depth / in_byte; };
+// The tile of weights as one of bytes; in words, 8 columns are one line.
+template <class Tiling, class Weights>
+struct InBytes : Tiling {
+  static constexpr bool in_words = Weights::word_depth > 0;
+  static constexpr int columns = in_words ? Tiling::columns / 8 : Tiling::columns;
+  static constexpr int depth = in_words ? Tiling::depth * 4 : Tiling::depth / (Weights::packed ? 2 : 1);
+};
 
 // Bytes 0 and 1 of x, or 2 and 3, each below a byte of `high`, of which all four are alike.
 template <int upper>
@@ -76,6 +81,8 @@ struct WideBf16 {
   }
 #endif
   KILN_INLINE unsigned both(float x) { return pack_bf16(x, x); }
+  // The lowest 4 bits of both halves of x.
+  KILN_INLINE unsigned lowest(unsigned x) { return sum((x & 0x000f000fu) | 0x43004300u, 0xc300c300u); }
   // Four signed bytes. The low 7 bits behind those of 128, and -128 or, of negative ones, -256.
   KILN_INLINE void widen(unsigned (&wide)[2], unsigned x) {
     const unsigned low = x & 0x7f7f7f7fu, sign = x & 0x80808080u;
@@ -98,6 +105,7 @@ struct WideF16 {
   }
 #endif
   KILN_INLINE unsigned both(float x) { return pack_f16(x, x); }
+  KILN_INLINE unsigned lowest(unsigned x) { return sum((x & 0x000f000fu) | 0x64006400u, 0xe400e400u); }
   // Four signed bytes. All 8 bits, the sign turned, behind those of 1024, and -1152.
   KILN_INLINE void widen(unsigned (&wide)[2], unsigned x) {
     const unsigned turned = x ^ 0x80808080u;
@@ -109,13 +117,15 @@ struct WideF16 {
 // The sums of one thread.
 //
 // The depth is walked in an order of its own, the same for both operands: of 16, a lane multiplies the
-// four that follow each other, as one word of B has them; of 32, the eight that a packed one has.
+// four that follow each other, as one word of B has them; of 32, the eight that a packed one has. ATen's
+// words have them as the instruction does.
 template <class Wide, class A, class B, class Tiling, class Weights, class Given>
 struct NarrowSums {
   using value = float;
   using TileA = TileOf<A, Tiling::rows, Tiling::depth>;
-  using TilingB = InBytes<Tiling, Weights::packed ? 2 : 1>;
-  using TileB = TileOf<B, Tiling::columns, TilingB::depth>;
+  using TilingB = InBytes<Tiling, Weights>;
+  using TileB = TileOf<B, TilingB::columns, TilingB::depth>;
+  static constexpr bool in_words = TilingB::in_words;
   static constexpr int rows = Tiling::rows / Tiling::warp_rows;
   static constexpr int columns = Tiling::columns / Tiling::warp_columns;
   static constexpr int group = Weights::group;
@@ -213,7 +223,9 @@ struct NarrowSums {
   }
   // 32 of the depth, from `depth` of the step on.
   KILN_MEMBER void multiply_32(const char* tile_a, const char* tile_b, int depth) {
-    if constexpr (Weights::packed) {
+    if constexpr (in_words) {
+      multiply_words(tile_a, tile_b, depth);
+    } else if constexpr (Weights::packed) {
       const int lane = thread_index() % 32;
       unsigned x[columns / 8], b[columns / 8][2];
       _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) x[j] = *reinterpret_cast<const unsigned*>(
@@ -236,6 +248,22 @@ struct NarrowSums {
           multiply_16(tile_a, depth + half * 16 + thread_index() % 4 * 4, b[half]);
     }
   }
+  KILN_MEMBER void multiply_words(const char* tile_a, const char* tile_b, int depth) {
+    constexpr int of_lane = Weights::word_depth / 32;
+    const int word = (depth / 32 / of_lane * 32 + thread_index() % 32) * of_lane + depth / 32 % of_lane;
+    unsigned x[columns / 8];
+    _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) x[j] = *reinterpret_cast<const unsigned*>(
+        tile_b + TileB::element_at(first_column() / 8 + j, word * 4));
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      unsigned b[columns / 8][2];
+      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
+        _Pragma("unroll") for (int w = 0; w < 2; ++w) {
+          b[j][w] = Wide::lowest(x[j] >> (half * 8 + w * 4));
+          if constexpr (offset) b[j][w] = Wide::sum(b[j][w], negated_zero[j]);
+        }
+      multiply_16(tile_a, depth + half * 16, b);
+    }
+  }
   // Four signed bytes of a column of the j-th eight, less its zero.
   KILN_MEMBER void widen(unsigned (&wide)[2], unsigned bytes, int j) {
     Wide::widen(wide, bytes);
@@ -244,11 +272,15 @@ struct NarrowSums {
       if constexpr (offset) y = Wide::sum(y, negated_zero[j]);
     }
   }
-  // 16 of the depth, of which this lane has the four from `depth` on.
+  // 16 of the depth, of which this lane has the four from `depth` on; of words, those from there on as the
+  // instruction has them.
   KILN_MEMBER void multiply_16(const char* tile_a, int depth, const unsigned (&b)[columns / 8][2]) {
     _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
       unsigned a[4];
-      load_rows(a, tile_a, first_row() + i * 16, depth);
+      if constexpr (in_words)
+        load_fragment<A, TileA, true>(a, tile_a, first_row() + i * 16, depth);
+      else
+        load_rows(a, tile_a, first_row() + i * 16, depth);
       const auto rows_of_a = word_of<typename Wide::Core::A>(a);
       _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
         Wide::Core::multiply(groups ? part[groups ? i : 0][groups ? j : 0] : sum[i][j], rows_of_a,
@@ -302,10 +334,11 @@ KILN_INLINE void multiply_narrow_tile(const typename A::stored* a, const typenam
   constexpr int stages = Tiling::stages, depth = Tiling::depth;
   constexpr int a_bytes = Sums::TileA::bytes, stage_bytes = a_bytes + Sums::TileB::bytes;
   Loader<A, Tiling, Tiling::rows> of_a;
-  Loader<B, typename Sums::TilingB, Tiling::columns> of_b;
+  using TilingB = typename Sums::TilingB;
+  Loader<B, TilingB, TilingB::columns> of_b;
   const auto fetch = [&](int step, char* tile) {
     of_a.fetch(a, row, step * depth, tile);
-    of_b.fetch(b, column, step * Sums::TilingB::depth, tile + a_bytes);
+    of_b.fetch(b, column / (Tiling::columns / TilingB::columns), step * TilingB::depth, tile + a_bytes);
   };
   Sums sums(factors, column);
   _Pragma("unroll 1") for (int step = 0; step < stages - 1; ++step) {

@@ -1,0 +1,21 @@
+// The partition of programs whose kernels nobody times: of those between which estimates can decide
+// (plan/alternatives.h), the one that is expected to take the least time. Pure functions.
+#pragma once
+
+#include "compiler_core/plan/alternatives.h"
+#include "compiler_core/program/target.h"
+
+namespace kiln {
+
+// Microseconds that one run of `plan` is expected to take at the sizes that it would be tuned at: each
+// launch's roofline bound, over the part of it that the best guess of the templates of this build
+// reaches (KernelTemplate::expected_efficiency), and what beginning it costs. Estimates of plans of one
+// graph may be compared, no others. kUnsupported where no template has a kernel for a workload.
+// REQUIRES: a target of the CUDA backend.
+Result<double> expected_us(const Plan& plan, const Target& target);
+
+// What `default` mode compiles. By rules, where no other partition is expected to be faster, or where
+// the others need kernels that nothing is written for; on CPUs always. Errors as for plan().
+Result<PlanAlternative> untimed_partition(const Graph& canonical, const Target& target);
+
+}  // namespace kiln
