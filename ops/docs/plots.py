@@ -31,7 +31,7 @@ class Plot:
 PLOTS = [
     Plot("memory_bound.svg", "Time of torch.compile max-autotune / Kiln's, one H200",
          "tests/gpu/RESULTS.md", "workload", "autotune / Kiln"),
-    Plot("models.svg", "Time of torch.compile / Kiln's, whole models of bf16, one H200",
+    Plot("models.svg", "Time of torch.compile / Kiln's, whole models of bf16, H100s",
          "docs/performance.md", "model, bf16, random weights", "ratio"),
 ]
 

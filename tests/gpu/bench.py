@@ -66,7 +66,7 @@ def capture(function):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = function()
-    graph.kept = result
+    graph.kept = result, function  # a graph holds no memory that it uses
     return graph
 
 

@@ -73,7 +73,7 @@ def f8_case(m, k, n, scales="tensor"):
 
     def make():
         return [randn(m, k, dtype=E4M3), randn(n, k, dtype=E4M3),
-                *(torch.rand(shape, device="cuda") * 0.01 + 0.005 for shape in shapes)]
+                *(torch.rand(shape, device=DEVICE) * 0.01 + 0.005 for shape in shapes)]
 
     def function(a, b, scale_a, scale_b):
         if scales == "blocks":  # as DeepSeek's: 1x128 of activations, 128x128 of weights
@@ -91,7 +91,7 @@ def weight_only_case(rows):
     def function(x, w, scale):
         return F.linear(x, w.to(BF16)) * scale
     return Case("low_precision", f"int8 weights {rows}x4096x14336", function,
-                lambda: [randn(rows, 4096), torch.randint(-128, 128, (14336, 4096), device="cuda", dtype=torch.int8),
+                lambda: [randn(rows, 4096), torch.randint(-128, 128, (14336, 4096), device=DEVICE, dtype=torch.int8),
                          randn(14336, scale=0.01)], {"torch": None}, "max-autotune-no-cudagraphs")
 
 
@@ -108,16 +108,16 @@ def four_bits_case(rows, k=4096, n=14336, group=128):
         pairs = torch.stack([scale, (8 - zero) * scale], -1).transpose(0, 1).contiguous()
         return lambda: torch._weight_int4pack_mm(x, tiles, group, pairs)
     return Case("low_precision", f"int4 weights {rows}x{k}x{n}", function,
-                lambda: [randn(rows, k), torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8),
-                         randn(n, k // group, scale=0.01), torch.randint(0, 16, (n, k // group), device="cuda").to(BF16)],
+                lambda: [randn(rows, k), torch.randint(0, 256, (n, k // 2), device=DEVICE, dtype=torch.uint8),
+                         randn(n, k // group, scale=0.01), torch.randint(0, 16, (n, k // group), device=DEVICE).to(BF16)],
                 {"torch": None, "tinygemm": tinygemm}, "max-autotune-no-cudagraphs")
 
 
 def packed_four_bits_case(rows, k=4096, n=14336, group=128):
     """As torch packs them."""
     def make():
-        q = torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8)
-        return [randn(rows, k), torch._convert_weight_to_int4pack(q, 8), randn(k // group, n, 2, scale=0.01)]
+        tiles = torch.randint(-2**31, 2**31, (n // 8, k // 128, 32, 4), device=DEVICE, dtype=torch.int32)
+        return [randn(rows, k), tiles, randn(k // group, n, 2, scale=0.01)]
     return Case("low_precision", f"int4pack_mm {rows}x{k}x{n}",
                 lambda x, tiles, pairs: torch._weight_int4pack_mm(x, tiles, group, pairs), make, {"torch": None})
 
@@ -129,7 +129,7 @@ def low_precision():
     yield f8_case(4096, 4096, 4096, "rows")
     yield f8_case(4096, 4096, 4096, "blocks")
     yield Case("low_precision", "int8 4096x4096x4096", lambda a, b: torch._int_mm(a, b.t()),
-               lambda: [torch.randint(-128, 128, (4096, 4096), device="cuda", dtype=torch.int8) for _ in range(2)],
+               lambda: [torch.randint(-128, 128, (4096, 4096), device=DEVICE, dtype=torch.int8) for _ in range(2)],
                {"torch": None})
     for rows in (1, 16, 64):
         yield weight_only_case(rows)
@@ -140,8 +140,8 @@ def low_precision():
 def grouped_case(experts, rows, k, n, working=None):
     """Rows are shared out at random, among the experts from number 1 on where so many are `working`."""
     def make():
-        cuts = torch.sort(torch.randint(0, rows + 1, ((working or experts) - 1,), device="cuda")).values
-        ends = torch.full((experts,), rows, device="cuda", dtype=torch.int32)
+        cuts = torch.sort(torch.randint(0, rows + 1, ((working or experts) - 1,), device=DEVICE)).values
+        ends = torch.full((experts,), rows, device=DEVICE, dtype=torch.int32)
         first = 0 if working is None else 1
         ends[:first] = 0
         ends[first:first + len(cuts)] = cuts.to(torch.int32)
@@ -152,7 +152,7 @@ def grouped_case(experts, rows, k, n, working=None):
 
     def loop(x, w, ends):  # its bounds are known to the host
         bounds = [0, *ends.tolist()]
-        out = torch.empty(rows, n, device="cuda", dtype=BF16)
+        out = torch.empty(rows, n, device=DEVICE, dtype=BF16)
 
         def run():
             for i, (begin, end) in enumerate(zip(bounds, bounds[1:])):

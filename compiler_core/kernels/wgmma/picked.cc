@@ -25,10 +25,11 @@ int64_t most_row_tiles(const MatmulProblem& problem, const WgmmaMatmulSchedule& 
                   problem.batches * ceil_div(problem.m, schedule.bm));
 }
 
-bool fits(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem) {
+bool fits(const WgmmaMatmulSchedule& schedule, const Graph& graph, const MatmulProblem& problem) {
   const bool in_atoms = problem.b.row_stride == 1 || schedule.bn % 64 == 0;
   const int64_t tiles = most_row_tiles(problem, schedule) * ceil_div(problem.n, schedule.bn);
-  return in_atoms && fits_blocks(schedule, problem, false) && tiles < int64_t{1} << 31;
+  return in_atoms && fits_blocks(schedule, problem, ends_in_boxes(graph, problem.n)) &&
+         tiles < int64_t{1} << 31;
 }
 
 // Rows follow each other at this pitch, in elements.
@@ -96,7 +97,7 @@ Status check_wgmma_picked(const Workload& workload) {
 Result<Source> print_wgmma_picked(const Graph& graph, const WgmmaPickedSchedule& schedule,
                                   const Target& target) {
   const MatmulProblem problem = MatmulProblem::of(graph);
-  if (!fits(schedule, problem))
+  if (!fits(schedule, graph, problem))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
   const int64_t most = most_row_tiles(problem, schedule);
@@ -128,7 +129,7 @@ std::vector<Schedule> wgmma_picked_candidates(const Workload& workload, const Ta
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
   const MatmulProblem even = even_problem(problem);
   return ranked_schedules<WgmmaPickedSchedule>(
-      even, target, [&](const auto& tried) { return fits(tried, problem); });
+      even, target, [&](const auto& tried) { return fits(tried, workload.graph, problem); });
 }
 
 namespace {
@@ -142,7 +143,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -23,14 +23,18 @@ WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
       schedule_(schedule),
       problem_(problem),
       in_runs_(runs.has_value()),
-      boxes_(!in_runs_ && ends_in_boxes(epilogue, problem.n)),
-      addend_(boxes_ ? find_addend(epilogue, problem.product) : kInvalidNode),
+      boxes_(ends_in_boxes(epilogue, problem.n)),
+      addend_(boxes_ && !in_runs_ ? find_addend(epilogue, problem.product) : kInvalidNode),
       lanes_(boxes_ ? 2
                     : std::min(product_lanes(epilogue, problem.n), schedule.staged_columns(false))),
       batches_(in_runs_ ? 1 : problem.batches),
       row_tiles_(runs ? runs->most_row_tiles : ceil_div(problem.m, schedule.bm)),
       column_tiles_(ceil_div(problem.n, schedule.bn)),
       sms_(cuda_limits(target).sms) {}
+
+int64_t WgmmaProduct::all_rows() const {
+  return problem_.m * (in_runs_ ? problem_.batches : 1);
+}
 
 int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0) return operands.sharing_blocks;
@@ -90,6 +94,7 @@ MatmulOperand WgmmaProduct::addend() const {
 MatmulOperand WgmmaProduct::output() const {
   MatmulOperand all{static_cast<int>(graph_.inputs().size()), 0, {}, problem_.n, 1};
   all.dtype = graph_.node(graph_.outputs()[0]).dtype;
+  if (in_runs_) return all;  // rows of all runs follow each other
   int64_t stride = problem_.m * problem_.n;
   for (size_t axis = problem_.batch.size(); axis-- > 0; stride *= problem_.batch[axis])
     all.batch_strides.insert(all.batch_strides.begin(), stride);
@@ -98,7 +103,7 @@ MatmulOperand WgmmaProduct::output() const {
 
 TensorMap WgmmaProduct::map_of_boxes(const MatmulOperand& operand) const {
   TensorMap map;
-  map.sizes = {problem_.n, problem_.m};
+  map.sizes = {problem_.n, all_rows()};
   map.strides = {operand.row_stride * 2};
   map.box = {schedule_.staged_columns(true), 16};
   return with_batches(std::move(map), operand);
@@ -108,7 +113,7 @@ TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand
   map.buffer = operand.input;
   map.offset = operand.offset * size_of(operand.dtype);
   map.dtype = operand.dtype;
-  for (size_t axis = problem_.batch.size(); axis-- > 0;)
+  for (size_t axis = operand.batch_strides.size(); axis-- > 0;)
     add_batch_axis(map, problem_.batch[axis], operand.batch_strides[axis]);
   finish_map(map);
   return map;
@@ -135,17 +140,17 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
       "using Accumulator = {};\n",
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
-      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_),
-      problem_.m * (in_runs_ ? problem_.batches : 1), problem_.n, row_tiles_, column_tiles_,
-      batches_, operands.steps, step_depth(problem_), is_f8(problem_.a.dtype), blocks(operands),
-      schedule_.raster, copying, multiplying, is_integer(problem_.a.dtype) ? "int" : "float");
+      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), all_rows(), problem_.n,
+      row_tiles_, column_tiles_, batches_, operands.steps, step_depth(problem_),
+      is_f8(problem_.a.dtype), blocks(operands), schedule_.raster, copying, multiplying,
+      is_integer(problem_.a.dtype) ? "int" : "float");
 }
 
 std::string WgmmaProduct::print_place(std::string inner, const MatmulOperand& operand) const {
   std::string at = std::move(inner);
   int rank = 2;
   const Shape batch(problem_.batch.begin(), problem_.batch.end());
-  for (size_t axis = batch.size(); axis-- > 0;) {
+  for (size_t axis = operand.batch_strides.size(); axis-- > 0;) {
     if (operand.batch_strides[axis] == 0) continue;
     at += ", " + coordinate_text("batch", batch, axis);
     ++rank;
@@ -172,18 +177,18 @@ std::string WgmmaProduct::print_boxes() const {
 
 std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
   const std::string multiply =
-      operands.sharing_blocks > 0
-          ? fmt::format("  multiply_shared({}, ring, ending, {});\n", operands.source,
-                        operands.meeting)
-          : fmt::format("{}  multiply_all({}, ring, ending, {});\n", operands.scales,
-                        operands.source, operands.scales.empty() ? "NoScales{}" : "scales");
+      operands.sharing_blocks > 0 ? fmt::format("  multiply_shared({}, ring, ending, {});\n",
+                                                operands.source, operands.meeting)
+      : in_runs_ ? fmt::format("  multiply_picked({}, ring, ending);\n", operands.source)
+                 : fmt::format("{}  multiply_all({}, ring, ending, {});\n", operands.scales,
+                               operands.source, operands.scales.empty() ? "NoScales{}" : "scales");
   SizedMatmul sized;
   static_cast<Product&>(sized) = problem_;
   sized.batch.assign(problem_.batch.begin(), problem_.batch.end());
   sized.m = problem_.m;
   sized.n = problem_.n;
   const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_});
-  if (in_runs_)
+  if (in_runs_ && !boxes_)
     return fmt::format(
         "  const auto finish = [&](index_t end, index_t line, index_t column,\n"
         "                          const Vec<Accumulator>& sums) {{\n"
@@ -191,8 +196,8 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
         "    [[maybe_unused]] const index_t batch = line / {0}, row = line % {0};\n{1}{2}  }};\n"
         "  const Ring ring(shared_memory());\n"
         "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
-        "  multiply_picked({3}, ring, ending);\n",
-        problem_.m, epilogue.once, epilogue.vector, operands.source);
+        "{3}",
+        problem_.m, epilogue.once, epilogue.vector, multiply);
   if (!boxes_)
     return fmt::format(
         "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
@@ -203,8 +208,9 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
         epilogue.once, epilogue.vector, multiply);
   // Places beyond the result are computed too, and not stored.
   std::string inside;
-  if (problem_.m % schedule_.bm != 0)
-    inside += fmt::format("    row = smaller(row, {});\n", problem_.m - 1);
+  if (in_runs_ || problem_.m % schedule_.bm != 0)
+    inside += fmt::format("    row = smaller(row, {});\n", all_rows() - 1);
+  if (in_runs_) inside += fmt::format("    batch = row / {0};\n    row %= {0};\n", problem_.m);
   if (problem_.n % schedule_.bn != 0)
     inside += fmt::format("    column = smaller(column, {});\n", problem_.n - 2);
   if (addend_ != kInvalidNode)
@@ -215,10 +221,10 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
       "                          [[maybe_unused]] index_t column, const Vec<Accumulator>& sums,\n"
       "                          [[maybe_unused]] unsigned word) {{\n{}{}{}  }};\n"
       "  const Ring ring(shared_memory());\n"
-      "  BoxEnding<decltype(finish)> ending{{ring, &out_map, {}, finish}};\n"
+      "  BoxEnding<decltype(finish)> ending{{ring, &out_map, {}, finish{}}};\n"
       "{}",
       inside, epilogue.once, epilogue.vector, addend_ == kInvalidNode ? "nullptr" : "&addend_map",
-      multiply);
+      in_runs_ ? ", reinterpret_cast<char*>(out0)" : "", multiply);
 }
 
 }  // namespace kiln

@@ -29,8 +29,7 @@ struct WgmmaOperands {
   std::string meeting = {};
 };
 
-// Tiles of rows in runs (wgmma_picked.cuh) instead of batches: at most so many rows of tiles. Each row
-// is stored by itself.
+// Tiles of rows in runs (wgmma_picked.cuh) instead of batches: at most so many rows of tiles.
 struct WgmmaRuns {
   int64_t most_row_tiles = 0;
 };
@@ -55,6 +54,7 @@ class WgmmaProduct {
   static NodeId find_addend(const Graph& graph, NodeId product);
   MatmulOperand addend() const;
   MatmulOperand output() const;
+  int64_t all_rows() const;
   int64_t blocks(const WgmmaOperands& operands) const;
   TensorMap map_of_boxes(const MatmulOperand& operand) const;
   std::string print_tiling(const WgmmaOperands& operands) const;

@@ -65,9 +65,31 @@ KILN_INLINE int computed_anew(int x) {
   return x;
 }
 
+// The same number, in a register: a byte permutation has room for one constant, its selector, and the
+// assembler would move another into a register each time. No GPU has 2^24 multiprocessors, which it
+// does not know.
+KILN_INLINE unsigned in_register(unsigned x) {
+#ifndef KILN_ON_HOST
+  unsigned multiprocessors;
+  asm volatile("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
+  x += multiprocessors >> 24;
+#endif
+  return x;
+}
+
+// The same number, of which the compiler knows that it is not negative: it divides by shifts.
+KILN_INLINE int not_negative(int x) {
+#ifndef KILN_ON_HOST
+  __builtin_assume(x >= 0);
+#endif
+  return x;
+}
+
 // ---- Two halves a word. Sums are exact here: numbers below 256 of which the difference is a half.
 struct WideBf16 {
   using Core = MmaBf16;
+  const unsigned of_128 = in_register(0x43434343u), of_minus_128 = in_register(0xc3c3c3c3u);
+  const unsigned minus_128 = in_register(0xc300c300u);
 #ifndef KILN_ON_HOST
   KILN_INLINE unsigned sum(unsigned x, unsigned y) {
     unsigned z;
@@ -82,16 +104,23 @@ struct WideBf16 {
 #endif
   KILN_INLINE unsigned both(float x) { return pack_bf16(x, x); }
   // The lowest 4 bits of both halves of x.
-  KILN_INLINE unsigned lowest(unsigned x) { return sum((x & 0x000f000fu) | 0x43004300u, 0xc300c300u); }
+  KILN_MEMBER unsigned lowest(unsigned x) const { return sum((x & 0x000f000fu) | 0x43004300u, minus_128); }
   // Four signed bytes. The low 7 bits behind those of 128, and -128 or, of negative ones, -256.
-  KILN_INLINE void widen(unsigned (&wide)[2], unsigned x) {
+  KILN_MEMBER void widen(unsigned (&wide)[2], unsigned x) const {
     const unsigned low = x & 0x7f7f7f7fu, sign = x & 0x80808080u;
-    wide[0] = sum(below_bytes<0>(low, 0x43434343u), below_bytes<0>(sign, 0xc3c3c3c3u));
-    wide[1] = sum(below_bytes<1>(low, 0x43434343u), below_bytes<1>(sign, 0xc3c3c3c3u));
+    wide[0] = sum(below_bytes<0>(low, of_128), below_bytes<0>(sign, of_minus_128));
+    wide[1] = sum(below_bytes<1>(low, of_128), below_bytes<1>(sign, of_minus_128));
+  }
+  // Four bytes below 128.
+  KILN_MEMBER void widen_small(unsigned (&wide)[2], unsigned x) const {
+    wide[0] = sum(below_bytes<0>(x, of_128), minus_128);
+    wide[1] = sum(below_bytes<1>(x, of_128), minus_128);
   }
 };
 struct WideF16 {
   using Core = MmaF16;
+  const unsigned of_1024 = in_register(0x64646464u), minus_1024 = in_register(0xe400e400u);
+  const unsigned minus_1152 = in_register(0xe480e480u);
 #ifndef KILN_ON_HOST
   KILN_INLINE unsigned sum(unsigned x, unsigned y) {
     unsigned z;
@@ -105,22 +134,31 @@ struct WideF16 {
   }
 #endif
   KILN_INLINE unsigned both(float x) { return pack_f16(x, x); }
-  KILN_INLINE unsigned lowest(unsigned x) { return sum((x & 0x000f000fu) | 0x64006400u, 0xe400e400u); }
+  KILN_MEMBER unsigned lowest(unsigned x) const { return sum((x & 0x000f000fu) | 0x64006400u, minus_1024); }
   // Four signed bytes. All 8 bits, the sign turned, behind those of 1024, and -1152.
-  KILN_INLINE void widen(unsigned (&wide)[2], unsigned x) {
+  KILN_MEMBER void widen(unsigned (&wide)[2], unsigned x) const {
     const unsigned turned = x ^ 0x80808080u;
-    wide[0] = sum(below_bytes<0>(turned, 0x64646464u), 0xe480e480u);
-    wide[1] = sum(below_bytes<1>(turned, 0x64646464u), 0xe480e480u);
+    wide[0] = sum(below_bytes<0>(turned, of_1024), minus_1152);
+    wide[1] = sum(below_bytes<1>(turned, of_1024), minus_1152);
+  }
+  // Four bytes below 128.
+  KILN_MEMBER void widen_small(unsigned (&wide)[2], unsigned x) const {
+    wide[0] = sum(below_bytes<0>(x, of_1024), minus_1024);
+    wide[1] = sum(below_bytes<1>(x, of_1024), minus_1024);
   }
 };
 
-// The sums of one thread.
+// The sums of one thread. Weights are the first operand of the tensor cores here, 16 columns of the
+// product at a time, and rows of A the second, 8 at a time, so that what is widened need not be moved and
+// few rows leave little of a fragment empty: sum[i][j][x] belongs to row i * 8 + row_of(...) and to column
+// j * 16 + lane / 4 + x / 2 * 8.
 //
 // The depth is walked in an order of its own, the same for both operands: of 16, a lane multiplies the
 // four that follow each other, as one word of B has them; of 32, the eight that a packed one has. ATen's
 // words have them as the instruction does.
 template <class Wide, class A, class B, class Tiling, class Weights, class Given>
 struct NarrowSums {
+  using Core = typename Wide::Core;
   using value = float;
   using TileA = TileOf<A, Tiling::rows, Tiling::depth>;
   using TilingB = InBytes<Tiling, Weights>;
@@ -128,6 +166,7 @@ struct NarrowSums {
   static constexpr bool in_words = TilingB::in_words;
   static constexpr int rows = Tiling::rows / Tiling::warp_rows;
   static constexpr int columns = Tiling::columns / Tiling::warp_columns;
+  static constexpr int eights = rows / 8, sixteens = columns / 16;
   static constexpr int group = Weights::group;
   static constexpr bool groups = group > 0 && (Weights::scaled || Weights::shifted);
   static constexpr bool offset = Weights::zeroed || !Weights::is_signed;
@@ -136,23 +175,29 @@ struct NarrowSums {
   static constexpr bool moves_first = !Weights::is_signed && !Weights::whole_zeros;
   // So much of the depth is unrolled as leaves registers: the factors of one group at most, and little
   // where there are many sums.
-  static constexpr int held = rows / 16 * (columns / 8) * 4 * (groups ? 2 : 1);
+  static constexpr int held = eights * sixteens * 4 * (groups ? 2 : 1);
   static constexpr int most = held >= 128 ? 32 : held >= 64 ? 64 : Tiling::depth;
   static constexpr int part_of_group = group > 0 && group < most ? group : most;
   static constexpr int unrolled = part_of_group < Tiling::depth ? part_of_group : Tiling::depth;
-  static_assert(rows % 16 == 0 && columns % 16 == 0 && Tiling::depth % 32 == 0 && A::depth_inner &&
+  static_assert(rows % 8 == 0 && columns % 16 == 0 && Tiling::depth % 32 == 0 && A::depth_inner &&
                 B::depth_inner && (group == 0 || Tiling::depth % group == 0 || group % Tiling::depth == 0));
+  // What this lane's two columns of 16 have beside their weights.
+  struct Beside { float scale[2], zero[2], addend[2]; };
+  const Wide halves;
   const Given& factors;
   const int first_line;  // of B, of this warp
-  float sum[rows / 16][columns / 8][4];
-  float part[groups ? rows / 16 : 1][groups ? columns / 8 : 1][4];  // of the group
-  float of_a[Weights::shifted ? rows / 16 : 1][4];  // sums of A's elements alone, of the group
-  float scale[columns / 8][2], addend[Weights::shifted ? columns / 8 : 1][2];
-  unsigned negated_zero[columns / 8];
+  float sum[eights][sixteens][4];
+  float part[groups ? eights : 1][groups ? sixteens : 1][4];  // of the group
+  float of_a[Weights::shifted ? eights : 1][4];  // sums of A's elements alone, of the group
+  Beside beside[sixteens], next[group > 0 ? sixteens : 1];
+  unsigned negated_zero[sixteens][2];
   bool has_part = false;
 
   KILN_INLINE int first_row() { return thread_index() / 32 / Tiling::warp_columns * rows; }
   KILN_INLINE int first_column() { return thread_index() / 32 % Tiling::warp_columns * columns; }
+  // The row of eight that column `i` of a fragment stands for: their bits in reverse, so that lanes which
+  // load at once meet all banks.
+  KILN_INLINE int row_of(int i) { return i % 2 * 4 + i / 2 % 2 * 2 + i / 4; }
   KILN_MEMBER NarrowSums(const Given& f, int column) : factors(f), first_line(column + first_column()) {
     clear(sum);
     clear(part);
@@ -169,38 +214,50 @@ struct NarrowSums {
         _Pragma("unroll") for (float& y : matrix) y = 0;
   }
 
-  // Loads the scales and zeros of the group that begins at `depth`, or lies around it. One scale for all
-  // of the depth is loaded when the sums are there.
-  KILN_MEMBER void load_factors(int depth) {
-    if constexpr (groups) load_scales(depth);
-    if constexpr (offset) {
-      const int line = computed_anew(first_line + thread_index() % 32 / 4);
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) {
-        float zero = Weights::is_signed || moves_first ? 0.0f : -128.0f;
-        if constexpr (Weights::zeroed) zero += factors.zero(line + j * 8, depth);
-        negated_zero[j] = Wide::both(-zero);
-      }
-    }
-  }
-  KILN_MEMBER void load_scales(int depth) {
-    const int line = computed_anew(first_line + thread_index() % 4 * 2);
-    _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
+  // Reads what the group that begins at `depth`, or lies around it, has.
+  template <bool scales, bool zeros>
+  KILN_MEMBER void read_factors(Beside* to, int from) {
+    const int depth = not_negative(from);
+    const int line = computed_anew(first_line + thread_index() % 32 / 4);
+    _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
       _Pragma("unroll") for (int i = 0; i < 2; ++i) {
-        scale[j][i] = factors.scale(line + j * 8 + i, depth);
-        if constexpr (Weights::shifted) addend[j][i] = factors.addend(line + j * 8 + i, depth);
+        const int at = not_negative(line + j * 16 + i * 8);
+        if constexpr (scales && Weights::scaled) to[j].scale[i] = factors.scale(at, depth);
+        if constexpr (scales && Weights::shifted) to[j].addend[i] = factors.addend(at, depth);
+        if constexpr (zeros && Weights::zeroed) to[j].zero[i] = factors.zero(at, depth);
       }
+  }
+  // The factors of a group are read while the one before it is multiplied. One scale for all of the depth
+  // is read when the sums are there.
+  KILN_MEMBER void load_factors(int depth, bool is_first) {
+    if constexpr (group > 0) {
+      if (is_first) read_factors<groups, true>(next, depth);
+      _Pragma("unroll") for (int j = 0; j < sixteens; ++j) beside[j] = next[j];
+      const int follows = (depth / group + 1) * group;
+      if (follows < A::depth) read_factors<groups, true>(next, follows);
+    } else {
+      read_factors<false, true>(beside, depth);
+    }
+    if constexpr (offset) {
+      _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
+        _Pragma("unroll") for (int i = 0; i < 2; ++i) {
+          float zero = Weights::is_signed || moves_first ? 0.0f : -128.0f;
+          if constexpr (Weights::zeroed) zero += beside[j].zero[i];
+          negated_zero[j][i] = Wide::both(-zero);
+        }
+    }
   }
   // What sum `x` of matrix (i, j) is to have instead of `product`, where scales and addends are those of
   // what was multiplied.
   KILN_MEMBER float finished(float product, int i, int j, int x) {
-    if constexpr (Weights::scaled) product *= scale[j][x % 2];
-    if constexpr (Weights::shifted) product += of_a[i][x] * addend[j][x % 2];
+    if constexpr (Weights::scaled) product *= beside[j].scale[x / 2];
+    if constexpr (Weights::shifted) product += of_a[i][x] * beside[j].addend[x / 2];
     return product;
   }
   KILN_MEMBER void end_group() {
     if constexpr (groups) {
-      _Pragma("unroll") for (int i = 0; i < rows / 16; ++i)
-        _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
+      _Pragma("unroll") for (int i = 0; i < eights; ++i)
+        _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
           _Pragma("unroll") for (int x = 0; x < 4; ++x) sum[i][j][x] += finished(part[i][j][x], i, j, x);
       clear(part);
       clear_sums_of_a();
@@ -211,9 +268,9 @@ struct NarrowSums {
   KILN_MEMBER void multiply(const char* tile_a, const char* tile_b, int from, bool is_first) {
     constexpr bool in_step = group > 0 && group <= Tiling::depth;
     constexpr int divisor = group > 0 ? group : 1;
-    if (is_first || (group > Tiling::depth && from % divisor == 0)) load_factors(from);
+    if (is_first || (group > Tiling::depth && from % divisor == 0)) load_factors(from, is_first);
     _Pragma("unroll 1") for (int first = 0; first < Tiling::depth; first += unrolled) {
-      if (in_step && first % divisor == 0 && !(is_first && first == 0)) load_factors(from + first);
+      if (in_step && first % divisor == 0 && !(is_first && first == 0)) load_factors(from + first, false);
       _Pragma("unroll") for (int depth = 0; depth < unrolled; depth += 32)
           multiply_32(tile_a, tile_b, first + depth);
       has_part = true;
@@ -223,104 +280,94 @@ struct NarrowSums {
   }
   // 32 of the depth, from `depth` of the step on.
   KILN_MEMBER void multiply_32(const char* tile_a, const char* tile_b, int depth) {
-    if constexpr (in_words) {
-      multiply_words(tile_a, tile_b, depth);
-    } else if constexpr (Weights::packed) {
-      const int lane = thread_index() % 32;
-      unsigned x[columns / 8], b[columns / 8][2];
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) x[j] = *reinterpret_cast<const unsigned*>(
-          tile_b + TileB::element_at(first_column() + j * 8 + lane / 4, depth / 2 + lane % 4 * 4));
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-          widen(b[j], taken_apart<0, Weights::high_first>(x[j]), j);
-      multiply_16(tile_a, depth + lane % 4 * 8, b);
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-          widen(b[j], taken_apart<1, Weights::high_first>(x[j]), j);
-      multiply_16(tile_a, depth + lane % 4 * 8 + 4, b);
-    } else {
-      unsigned b[2][columns / 8][2];
-      _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
-        unsigned x[4];
-        load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
-        _Pragma("unroll") for (int w = 0; w < 4; ++w)
-            widen(b[w % 2][j + w / 2], Weights::is_signed ? x[w] : x[w] ^ 0x80808080u, j + w / 2);
-      }
-      _Pragma("unroll") for (int half = 0; half < 2; ++half)
-          multiply_16(tile_a, depth + half * 16 + thread_index() % 4 * 4, b[half]);
-    }
-  }
-  KILN_MEMBER void multiply_words(const char* tile_a, const char* tile_b, int depth) {
-    constexpr int of_lane = Weights::word_depth / 32;
-    const int word = (depth / 32 / of_lane * 32 + thread_index() % 32) * of_lane + depth / 32 % of_lane;
-    unsigned x[columns / 8];
-    _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) x[j] = *reinterpret_cast<const unsigned*>(
-        tile_b + TileB::element_at(first_column() / 8 + j, word * 4));
-    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-      unsigned b[columns / 8][2];
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-        _Pragma("unroll") for (int w = 0; w < 2; ++w) {
-          b[j][w] = Wide::lowest(x[j] >> (half * 8 + w * 4));
-          if constexpr (offset) b[j][w] = Wide::sum(b[j][w], negated_zero[j]);
+    typename Core::A weights[2][sixteens];
+    _Pragma("unroll") for (int j = 0; j < sixteens; ++j) load_weights(weights, tile_b, depth, j);
+    _Pragma("unroll") for (int i = 0; i < eights; ++i) {
+      typename Core::B x[2];
+      load_rows(x, tile_a, first_row() + i * 8, depth);
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+        _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
+            Core::multiply(groups ? part[groups ? i : 0][groups ? j : 0] : sum[i][j], weights[half][j], x[half]);
+        if constexpr (Weights::shifted) {
+          typename Core::A ones;
+          _Pragma("unroll") for (int w = 0; w < 4; ++w) ones.set(w, Wide::both(1));
+          Core::multiply(of_a[i], ones, x[half]);
         }
-      multiply_16(tile_a, depth + half * 16, b);
-    }
-  }
-  // Four signed bytes of a column of the j-th eight, less its zero.
-  KILN_MEMBER void widen(unsigned (&wide)[2], unsigned bytes, int j) {
-    Wide::widen(wide, bytes);
-    _Pragma("unroll") for (unsigned& y : wide) {
-      if constexpr (moves_first) y = Wide::sum(y, Wide::both(128));
-      if constexpr (offset) y = Wide::sum(y, negated_zero[j]);
-    }
-  }
-  // 16 of the depth, of which this lane has the four from `depth` on; of words, those from there on as the
-  // instruction has them.
-  KILN_MEMBER void multiply_16(const char* tile_a, int depth, const unsigned (&b)[columns / 8][2]) {
-    _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
-      unsigned a[4];
-      if constexpr (in_words)
-        load_fragment<A, TileA, true>(a, tile_a, first_row() + i * 16, depth);
-      else
-        load_rows(a, tile_a, first_row() + i * 16, depth);
-      const auto rows_of_a = word_of<typename Wide::Core::A>(a);
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-        Wide::Core::multiply(groups ? part[groups ? i : 0][groups ? j : 0] : sum[i][j], rows_of_a,
-                             word_of<typename Wide::Core::B>(b[j]));
-      if constexpr (Weights::shifted) {
-        const unsigned ones[2] = {Wide::both(1), Wide::both(1)};
-        Wide::Core::multiply(of_a[i], rows_of_a, word_of<typename Wide::Core::B>(ones));
       }
     }
   }
-  template <class Fragment, int words>
-  KILN_INLINE Fragment word_of(const unsigned (&x)[words]) {
-    Fragment y;
-    _Pragma("unroll") for (int w = 0; w < words; ++w) y.set(w, x[w]);
-    return y;
+  // Those of the j-th 16 columns, widened.
+  KILN_MEMBER void load_weights(typename Core::A (&weights)[2][sixteens], const char* tile, int depth, int j) {
+    const int lane = thread_index() % 32, line = first_column() + j * 16;
+    if constexpr (in_words) {
+      constexpr int of_lane = Weights::word_depth / 32;
+      const int word = (depth / 32 / of_lane * 32 + lane) * of_lane + depth / 32 % of_lane;
+      _Pragma("unroll") for (int upper = 0; upper < 2; ++upper) {
+        const unsigned x =
+            *reinterpret_cast<const unsigned*>(tile + TileB::element_at(line / 8 + upper, word * 4));
+        _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+          const unsigned wide[2] = {halves.lowest(x >> half * 8), halves.lowest(x >> (half * 8 + 4))};
+          place(weights[half][j], wide, j, upper);
+        }
+      }
+    } else if constexpr (Weights::packed) {
+      _Pragma("unroll") for (int upper = 0; upper < 2; ++upper) {
+        const unsigned x = *reinterpret_cast<const unsigned*>(
+            tile + TileB::element_at(line + upper * 8 + lane / 4, depth / 2 + lane % 4 * 4));
+        unsigned wide[2];
+        halves.widen_small(wide, taken_apart<0, Weights::high_first>(x));
+        place(weights[0][j], wide, j, upper);
+        halves.widen_small(wide, taken_apart<1, Weights::high_first>(x));
+        place(weights[1][j], wide, j, upper);
+      }
+    } else {
+      unsigned x[4];
+      load_fragment<B, TileB, false>(x, tile, line, depth);
+      _Pragma("unroll") for (int w = 0; w < 4; ++w) {
+        unsigned wide[2];
+        halves.widen(wide, Weights::is_signed ? x[w] : x[w] ^ 0x80808080u);
+        place(weights[w % 2][j], wide, j, w / 2);
+      }
+    }
   }
-  // 16 rows of A from `row` on: of each of two that are this lane's, four of the depth from `depth` on.
-  KILN_INLINE void load_rows(unsigned (&x)[4], const char* tile, int row, int depth) {
-    const int lane = thread_index() % 32;
-    // One by one: two that come together would have to be moved apart.
-    _Pragma("unroll") for (int half = 0; half < 2; ++half)
-      _Pragma("unroll") for (int word = 0; word < 2; ++word) x[half + word * 2] =
-          *reinterpret_cast<const volatile unsigned*>(
-              tile + TileA::element_at(row + lane / 4 + half * 8, depth) + word * 4);
+  // Four of a column of the lower or the upper eight, less its zero.
+  KILN_MEMBER void place(typename Core::A& to, const unsigned (&wide)[2], int j, int upper) {
+    _Pragma("unroll") for (int w = 0; w < 2; ++w) {
+      unsigned y = wide[w];
+      if constexpr (moves_first) y = Wide::sum(y, Wide::both(128));
+      if constexpr (offset) y = Wide::sum(y, negated_zero[j][upper]);
+      to.set(upper + w * 2, y);
+    }
+  }
+  // What this lane has of 32 of the depth, from `depth` on, of eight rows from `row` on.
+  KILN_MEMBER void load_rows(typename Core::B (&x)[2], const char* tile, int row, int depth) {
+    const int lane = thread_index() % 32, line = row + row_of(lane / 4);
+    if constexpr (in_words) {
+      unsigned all[4];
+      ldmatrix_x4(all, tile + TileA::chunk_at(row + row_of(lane % 8), depth / TileA::in_chunk + lane / 8));
+      _Pragma("unroll") for (int w = 0; w < 4; ++w) x[w / 2].set(w % 2, all[w]);
+    } else if constexpr (Weights::packed) {
+      const auto all = *reinterpret_cast<const AlignedWords<4>*>(
+          tile + TileA::element_at(line, depth + lane % 4 * 8));
+      _Pragma("unroll") for (int w = 0; w < 4; ++w) x[w / 2].set(w % 2, all.word[w]);
+    } else {
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+        const auto both = *reinterpret_cast<const AlignedWords<2>*>(
+            tile + TileA::element_at(line, depth + half * 16 + lane % 4 * 4));
+        _Pragma("unroll") for (int w = 0; w < 2; ++w) x[half].set(w, both.word[w]);
+      }
+    }
   }
   KILN_MEMBER void stage(float* staged, int pitch) {
     if (has_part) end_group();
-    if constexpr ((Weights::scaled || Weights::shifted) && !groups) load_scales(0);
+    if constexpr (!groups) read_factors<true, false>(beside, 0);
     const int lane = thread_index() % 32;
-    float* at = staged + (first_row() + lane / 4) * pitch + first_column() + lane % 4 * 2;
-    _Pragma("unroll") for (int i = 0; i < rows / 16; ++i)
-      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j)
-        _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-          float pair[2] = {sum[i][j][half * 2], sum[i][j][half * 2 + 1]};
-          if constexpr (!groups) {
-            pair[0] = finished(pair[0], i, j, half * 2);
-            pair[1] = finished(pair[1], i, j, half * 2 + 1);
-          }
-          const unsigned bits[2] = {as_bits(pair[0]), as_bits(pair[1])};
-          store_words(at + (i * 16 + half * 8) * pitch + j * 8, bits);
+    _Pragma("unroll") for (int i = 0; i < eights; ++i)
+      _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
+        _Pragma("unroll") for (int x = 0; x < 4; ++x) {
+          const int row = first_row() + i * 8 + row_of(lane % 4 * 2 + x % 2);
+          const int column = first_column() + j * 16 + lane / 4 + x / 2 * 8;
+          staged[row * pitch + column] = groups ? sum[i][j][x] : finished(sum[i][j][x], i, j, x);
         }
   }
 };

@@ -8,6 +8,8 @@
 // An addend is an input of halves in the results' shape: the copy engine brings its boxes to where
 // the results will be, those of a tile's begin while the tile is multiplied.
 //
+// Where other rows follow the last ones of a tile, a box that reaches over those is stored by its warp.
+//
 // In front of it the generated source defines
 //   struct Boxes   columns, count (in a warp's ring); has_addend; copy(to, map, barrier, row,
 //                  column, batch), store(map, from, row, column, batch)
@@ -26,6 +28,7 @@ struct BoxEnding {
   const Ring& ring;
   const CUtensorMap *out, *addend;
   const Finish& finish_pair;
+  char* rows = nullptr;  // the results, where tiles end among them
   Slot<Boxes::count> slot = {};
 
   KILN_INLINE int warp() { return thread_index() / 32 - 4; }
@@ -60,7 +63,19 @@ struct BoxEnding {
           bring(tile, group, i, (slot.number + i) % Boxes::count);
     }
   }
-  KILN_MEMBER void finish(const Tile& tile, int group,
+  // Of a box at (row, column), the rows before `end`.
+  KILN_MEMBER void store_rows(const char* from, int row, int column, int end) const {
+    constexpr int pieces = Boxes::columns / 8;
+    _Pragma("unroll 1") for (int i = thread_index() % 32; i < 16 * pieces; i += 32) {
+      const int box_row = i / pieces, piece = i % pieces;
+      if (row + box_row >= end || column + piece * 8 >= Tiling::all_columns) continue;
+      const index_t first = static_cast<index_t>(row + box_row) * Tiling::all_columns + column + piece * 8;
+      *reinterpret_cast<AlignedWords<4>*>(rows + first * 2) =
+          *reinterpret_cast<const AlignedWords<4>*>(from + box_offset(box_row, piece));
+    }
+  }
+  template <class AnyTile>
+  KILN_MEMBER void finish(const AnyTile& tile, int group,
                           const Accumulator (&sums)[kParts][Tiling::columns / 2]) {
     const int lane = thread_index() % 32;
     // Lane 8i + r names row r of matrix i, of which two lie above one another, then the next two.
@@ -68,6 +83,7 @@ struct BoxEnding {
     _Pragma("unroll") for (int number = 0; number < kParts * kPieces; ++number) {
       const int row = row_of(tile, group, number), column = column_of(tile, number);
       char* to = box(slot.number);
+      if (AnyTile::ends_among_rows && row >= tile.batch) return;
       if constexpr (Boxes::has_addend) {
         barrier_wait(brought(slot.number), slot.parity);
       } else {
@@ -90,8 +106,11 @@ struct BoxEnding {
       }
       boxes_are_written();
       warp_barrier();
+      const bool is_whole = !AnyTile::ends_among_rows || row + 16 <= tile.batch;
+      if constexpr (AnyTile::ends_among_rows)
+        if (!is_whole) store_rows(to, row, column, tile.batch);
       if (leads()) {
-        Boxes::store(out, to, row, column, tile.batch);
+        if (is_whole) Boxes::store(out, to, row, column, tile.batch);
         boxes_commit();
         if constexpr (Boxes::has_addend && Boxes::count < kParts * kPieces) {
           if (number + Boxes::count < kParts * kPieces) {

@@ -52,6 +52,7 @@ struct Slot {
 
 // Tile number `tile`, of which batches follow each other.
 struct Tile {
+  static constexpr bool ends_among_rows = false;
   int row, column, batch;
   KILN_MEMBER explicit Tile(int tile) {
     constexpr int all = Tiling::row_tiles * Tiling::column_tiles;
@@ -101,23 +102,28 @@ struct StepScales {
   const Row& row_scale;        // (row, step)
   const Column& column_scale;  // (number, step)
 };
-// The scales of a thread in one step.
+// The scales of a thread in one step, and those of the next, which are read meanwhile.
 template <class Scales>
 struct ThreadScales {
-  float row[kParts][2];
-  KILN_MEMBER void load(const Scales& scales, const Tile& tile, int group, int step) {
+  float row[kParts][2], next_row[kParts][2], next_column;
+  KILN_MEMBER void read(const Scales& scales, const Tile& tile, int group, int step) {
     const int first = tile.row + group * kTileRows + thread_index() / 32 % 4 * 16 + thread_index() % 32 / 4;
-    const float column = scales.column_scale(tile.column / Scales::columns, step);
+    next_column = scales.column_scale(tile.column / Scales::columns, step);
     _Pragma("unroll") for (int i = 0; i < kParts; ++i)
-      _Pragma("unroll") for (int half = 0; half < 2; ++half) row[i][half] =
-          scales.row_scale(first + i * 64 + half * 8, step) * column;
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) next_row[i][half] =
+          scales.row_scale(first + i * 64 + half * 8, step);
+  }
+  KILN_MEMBER void take() {
+    _Pragma("unroll") for (int i = 0; i < kParts; ++i)
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) row[i][half] = next_row[i][half] * next_column;
   }
   // The factor of sum j of part i.
   KILN_MEMBER float of(int i, int j) const { return row[i][j / 2 % 2]; }
 };
 template <>
 struct ThreadScales<NoScales> {
-  KILN_MEMBER void load(const NoScales&, const Tile&, int, int) {}
+  KILN_MEMBER void read(const NoScales&, const Tile&, int, int) {}
+  KILN_MEMBER void take() {}
 };
 
 // The same in f32 proper: the tensor cores add up one step, a part of the rows after the other, while
@@ -130,8 +136,10 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
   ThreadScales<Scales> scale;
   _Pragma("unroll") for (int i = 0; i < kParts; ++i)
       _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) sums[i][j] = 0;
+  scale.read(scales, tile, group, 0);
   _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-    scale.load(scales, tile, group, step);
+    scale.take();
+    if (step + 1 < Tiling::steps) scale.read(scales, tile, group, step + 1);
     barrier_wait(ring.full + 8 * slot.number, slot.parity);
     const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
     const char* b = ring.b + slot.number * kBBytes;

@@ -87,6 +87,7 @@ KILN_INLINE void find_runs(const T* index, Run* runs) {
 
 // Tile number `tile` of all runs'. `batch` is where its run ends.
 struct PickedTile : Tile {
+  static constexpr bool ends_among_rows = true;
   int matrix;
   KILN_MEMBER PickedTile(const Run* runs, int tile) : Tile(0) {
     const Run run = runs[1 + tile / Tiling::column_tiles];
@@ -149,6 +150,7 @@ KILN_INLINE void multiply_picked(const PickedTiles& tiles, const Ring& ring, End
     sum_tile(ring, slot, group, Tiling::steps, sums);
     ending.finish(tile, group, sums);
   }
+  ending.end();
 }
 
 }  // namespace
