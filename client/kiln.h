@@ -277,9 +277,9 @@ KILN_API kiln_code kiln_program_launch(const kiln_program* program, void* const*
  * Values that a coordinator keeps for a fleet, by kind and key, and does not understand: Inductor's
  * cache entries and timings. Kinds: "inductor.gemm" and "inductor.autotune", which are one flat JSON
  * object; "inductor.fx_graph", "inductor.aot_autograd" and "vllm.aot", which their readers
- * unpickle, and "triton.group", which has binaries: only a key of the role publish may put those. Nothing comes
- * out that the coordinator's key did not sign. Every call has a deadline, and none is repeated for
- * long: a cache that is away is a miss. */
+ * unpickle, and "triton.group" and "kiln.candidate" (below), which have binaries: only a key of the
+ * role publish may put those. Nothing comes out that the coordinator's key did not sign. Every call
+ * has a deadline, and none is repeated for long: a cache that is away is a miss. */
 
 typedef struct kiln_artifacts kiln_artifacts;
 
@@ -323,6 +323,47 @@ KILN_API kiln_code kiln_artifact_put(kiln_artifacts* artifacts, const char* kind
 /* The value will not come: the next one who waits for it makes it. */
 KILN_API kiln_code kiln_artifact_release(kiln_artifacts* artifacts, uint64_t lease,
                                          int32_t timeout_ms);
+
+/* ---- Candidates */
+
+/* A kernel of the caller's own, offered as a candidate for what a graph computes: where it is tuned with
+ * MAX_AUTOTUNE for this target, by anybody, the kernel is compared with the reference and timed beside
+ * Kiln's own, and is served if it is right and the fastest. The graph must be one kernel of Kiln's, of
+ * constant sizes. Either `source` or `binary` is given. */
+typedef struct kiln_candidate {
+  size_t size;        /* sizeof(kiln_candidate) */
+  const char* name;   /* a word of C: what kiln explain calls it */
+  const char* target; /* "cpu": this machine's; a GPU in full: "cuda:sm_90a"; NULL: "cpu" */
+  /* What the kernel takes, in order: 0 and up are the graph's inputs, -1 and down its outputs. */
+  const int32_t* arguments;
+  int32_t arguments_size;
+  int32_t threads; /* of a block, on a GPU; 0: 256, of a source */
+  /* Source as docs/custom_call.md has it: on the CPU
+   *   static void FUNCTION(ARGUMENTS, int64_t begin, int64_t end)
+   * and on a GPU KILN_INLINE void FUNCTION(ARGUMENTS). Compiled here. */
+  const char* source;
+  const char* function; /* the source's function, or the binary's entry */
+  int64_t items;        /* what the source's grid is divided into; 0: the first output's elements */
+  int64_t block;        /* of those, in one block; 0: 1024 */
+  /* A cubin, for a grid of one axis; pointers alone are its parameters. */
+  const void* binary;
+  size_t binary_size;
+  int64_t blocks;
+  int32_t cluster;       /* 0: 1 */
+  int32_t null_pointers; /* parameters behind the arguments, for scratch memory it does not use */
+  int32_t dependent_launch;
+  int64_t shared_bytes; /* dynamic shared memory of a block */
+  const char* compiler; /* of a source for the CPU; NULL: the first of g++, c++, clang++ */
+  const char* libnvrtc; /* of one for a GPU; NULL: the usual places */
+} kiln_candidate;
+
+/* Offers the kernel: takes the role publish. `graph`: bytes as kiln_compile() takes them. `schedule`
+ * hears how `kiln explain` and the tuning log name it, cut to `schedule_size` bytes with the zero; may
+ * be NULL. KILN_INVALID_ARGUMENT: the graph is several kernels, the arguments are not its, or the source
+ * does not compile: the message says which. */
+KILN_API kiln_code kiln_candidate_put(kiln_artifacts* artifacts, const void* graph,
+                                      size_t graph_size, const kiln_candidate* candidate,
+                                      char* schedule, size_t schedule_size, int32_t timeout_ms);
 
 #ifdef __cplusplus
 }

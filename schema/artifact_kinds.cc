@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "compiler_core/program/offered_kernel.h"
 #include "schema/messages.h"
 
 namespace kiln {
@@ -19,6 +20,7 @@ constexpr std::array kKinds = {
     ArtifactKind{"inductor.fx_graph", true, kMaxArtifactBytes},
     ArtifactKind{"inductor.gemm", false, kDataBytes},
     ArtifactKind{"kiln.binding", false, kBindingBytes},
+    ArtifactKind{kOfferedKind, true, kMaxArtifactBytes},
     ArtifactKind{"triton.group", true, kMaxArtifactBytes},
     ArtifactKind{"vllm.aot", true, kMaxArtifactBytes},
 };

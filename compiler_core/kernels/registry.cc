@@ -35,11 +35,14 @@
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 #include "compiler_core/kernels/wgmma/wgmma_picked.h"
+#include "compiler_core/program/offered_kernel.h"
 
 namespace kiln {
 namespace {
 
 constexpr size_t kMostSourceBytes = size_t{4} << 20;  // of one kernel
+// Raised when offered kernels are launched otherwise. Their code is no template's of this build.
+constexpr int kOfferedVersion = 1;
 
 std::vector<const KernelTemplate*>& registered() {
   static std::vector<const KernelTemplate*> templates = {
@@ -60,6 +63,7 @@ TemplateVersions listed(int (KernelTemplate::*version)() const) {
   TemplateVersions versions;
   for (const KernelTemplate* made : registered())
     versions.push_back({std::string(made->name()), (made->*version)()});
+  versions.push_back({std::string(kOfferedTemplate), kOfferedVersion});
   std::ranges::sort(versions, {}, &TemplateVersion::name);
   return versions;
 }

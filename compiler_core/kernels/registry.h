@@ -43,7 +43,8 @@ Result<Buildable> lower(const Workload& workload, const Schedule& schedule, cons
 Result<Source> lower_to_source(const Workload& workload, const Schedule& schedule,
                                const Target& target);
 
-// Every template's version.
+// Every template's version, and kOfferedTemplate's (program/offered_kernel.h), which says that the
+// build can try kernels that somebody offers.
 TemplateVersions template_versions();
 
 // For every template, the oldest version whose binaries are right (KernelTemplate::sound_since).

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "compiler_core/program/json_fields.h"
+#include "compiler_core/program/offered_kernel.h"
 
 namespace kiln {
 namespace {
@@ -443,7 +444,7 @@ bool is_verified(const Program& program) {
 bool is_sound(const ProgramKernel& kernel, const TemplateVersions& oldest) {
   const auto is_right = [&](std::string_view schedule, bool calls_library) {
     const std::string_view name = schedule.substr(0, schedule.find(' '));
-    const int since = find_version(oldest, name);
+    const int since = find_version(oldest, needed_template(name));
     // Templates that call a library are in no winner's list: theirs is taken for the first version.
     const int made_by = calls_library ? 1 : find_version(kernel.templates, name);
     return since > 0 && made_by >= since;

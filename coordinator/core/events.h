@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler_core/program/audience.h"
+#include "compiler_core/program/offered_kernel.h"
 #include "schema/messages.h"
 
 namespace kiln {
@@ -128,6 +129,8 @@ struct PlannedKernel {
   // The templates of `schedules` that call a library of the worker's machine, and which.
   std::map<std::string, std::string> libraries{};
   double impossible_us = 0;  // no device is as fast (tune/device_peak.h); 0: not known
+  // Finished binaries that somebody offers, by the template of `schedules` that each is.
+  std::map<std::string, OfferedKernel> offered{};
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

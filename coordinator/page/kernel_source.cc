@@ -5,6 +5,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/page/values.h"
+#include "compiler_core/program/offered_kernel.h"
 #include "coordinator/page/kernel_parts.h"
 
 namespace kiln::page {
@@ -57,6 +58,9 @@ Block kernel_source(const Snapshot& now, const KernelFacts& facts, const std::st
   if (!version)
     return Notice{Tone::kWarning,
                   "No candidate of this kernel that was compiled has that schedule.", ""};
+  if (is_offered(schedule->template_name))
+    return quietly(
+        fmt::format("Somebody offered '{}' as a finished binary: there is no source.", text));
   const int known = find_version(template_versions(), schedule->template_name);
   if (*version != known)
     return quietly(fmt::format(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "coordinator/service/access.h"
@@ -11,6 +12,11 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kMostWaitMs = 600'000, kMostLeaseMs = 600'000;
+
+int64_t unix_ms() {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+}
 
 std::string flight_of(const ArtifactId& id, const Audience& audience) {
   return id.kind + '\n' + audience.to_text() + '\n' + id.key;
@@ -103,11 +109,20 @@ void ArtifactHandler::store(const User& user, ArtifactId id, std::string value,
   if (!kind->is_code)
     if (const Status sound = check_artifact_data(value); !sound) return stored(sound);
   const Audience audience = audience_of(user);
+  std::string offer;  // the key of one
+  if (kind->name == kOfferedKind) {
+    if (const Status sound = Offers::check(id.key, value, audience); !sound) return stored(sound);
+    offer = id.key;
+  }
   std::string flight = flight_of(id, audience);
-  const auto done = [this, kind, flight = std::move(flight),
-                     stored = std::move(stored)](const Status& status) {
-    loop_.post([this, kind, flight, stored, status] {
+  const auto done = [this, kind, flight = std::move(flight), offer = std::move(offer),
+                     owner = user.name, stored = std::move(stored)](const Status& status) {
+    loop_.post([this, kind, flight, offer, owner, stored, status] {
       if (status) ++counts_[std::string(kind->name)].stored;
+      if (status && !offer.empty()) {
+        offers_.added(offer, owner, unix_ms());
+        offered_();
+      }
       stored(status);
       if (status) answer(flights_.stored(flight));
     });

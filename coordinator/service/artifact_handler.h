@@ -12,6 +12,7 @@
 #include "coordinator/core/artifacts/single_flight.h"
 #include "coordinator/event_loop.h"
 #include "coordinator/service/session_table.h"
+#include "coordinator/storage/offers.h"
 #include "schema/artifact_kinds.h"
 
 namespace kiln {
@@ -23,8 +24,15 @@ class ArtifactHandler {
   // Whether the peer is still connected.
   using IsHere = std::function<bool(const PeerId& peer)>;
 
-  ArtifactHandler(ArtifactStore& store, EventLoop& loop, Reply reply, IsHere is_here)
-      : store_(store), loop_(loop), reply_(std::move(reply)), is_here_(std::move(is_here)) {}
+  // `offered`: on the loop's thread, when a kernel is offered (kOfferedKind) that was not before.
+  ArtifactHandler(ArtifactStore& store, Offers& offers, EventLoop& loop, Reply reply,
+                  IsHere is_here, std::function<void()> offered)
+      : store_(store),
+        offers_(offers),
+        loop_(loop),
+        reply_(std::move(reply)),
+        is_here_(std::move(is_here)),
+        offered_(std::move(offered)) {}
 
   // REQUIRES: the session's user has the grant (access.h). Only whoever may put a value of the kind
   // gets a lease.
@@ -60,9 +68,11 @@ class ArtifactHandler {
              std::function<void(const Status&)> stored);
 
   ArtifactStore& store_;
+  Offers& offers_;
   EventLoop& loop_;
   const Reply reply_;
   const IsHere is_here_;
+  const std::function<void()> offered_;
   SingleFlight flights_;
   std::map<std::pair<PeerId, uint64_t>, Open> waiting_;  // for whoever has the lease
   std::map<std::string, ArtifactStats> counts_;          // by kind; what the store counts is 0

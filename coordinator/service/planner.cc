@@ -127,6 +127,22 @@ auto read_patiently(const PlanContext& context, Read read) {
   }
 }
 
+// What somebody offers for the workload, each a template of its own. A recipe is its author's word: it
+// is tried only if its arguments are the workload's.
+void add_offers(PlannedKernel& kernel, const Workload& workload, const Target& target,
+                const PlanContext& context) {
+  if (context.offers == nullptr) return;
+  const int version = find_version(context.templates, kOfferedTemplate);
+  const Recipe arguments = argument_recipe(workload.graph);
+  for (OfferedKernel& offered : context.offers->of(workload.digest, target)) {
+    std::string name = offered.template_name();
+    kernel.templates.push_back({name, std::max(version, 1)});
+    if (offered.recipe.inputs == arguments.inputs && offered.recipe.outputs == arguments.outputs)
+      kernel.offered.emplace(std::move(name), std::move(offered));
+  }
+  std::ranges::sort(kernel.templates, {}, &TemplateVersion::name);
+}
+
 Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& request,
                                   const PlanContext& context) {
   PlannedKernel kernel;
@@ -134,19 +150,22 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.family = workload.family;
   kernel.key = kernel_key(workload.digest, request.target, request.mode, context.policy);
   kernel.templates = covering_templates(context.templates, workload, request.target);
+  const bool is_timed = request.mode == Mode::kMaxAutotune;
+  if (is_timed) add_offers(kernel, workload, request.target, context);
   // A stale winner stays stored until its successor is, and is the first candidate for it.
   auto stored = read_patiently(context, [&](Store& store) { return store.kernel(kernel.key); });
   const bool is_confirmed = stored && context.vouching.suffices(stored->kernel.provenance);
-  if (stored && is_confirmed && stored->kernel.templates == kernel.templates) {
+  if (stored && is_confirmed &&
+      Offers::without_gone(stored->kernel.templates, kernel.templates) == kernel.templates) {
     kernel.cached = std::move(stored->kernel);
     return kernel;
   }
   kernel.workload_text = print_with_origins(workload.graph);
   if (kernel.workload_text.size() > kMaxWorkloadBytes) kernel.workload_text = print(workload.graph);
   kernel.impossible_us = impossible_us(workload.graph, request.target);
-  const bool is_timed = request.mode == Mode::kMaxAutotune;
   TRY(kernel.schedules,
       search_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));
+  for (const auto& [name, offered] : kernel.offered) kernel.schedules.push_back({name, {}});
   for (const Schedule& schedule : kernel.schedules)
     if (const std::string_view library = library_of(schedule); !library.empty())
       kernel.libraries.emplace(schedule.template_name, library);
@@ -246,8 +265,8 @@ PlanFinished make_plan(const StartPlan& request, const PlanContext& context) {
 }
 
 Planner::Planner(const PlanContext& context, int threads, Done done)
-    : context_{context.templates, context.policy,   context.store,
-               context.tasks,     context.vouching, &outage_},
+    : context_{context.templates, context.policy, context.store, context.tasks,
+               context.vouching,  &outage_,       context.offers},
       done_(std::move(done)) {
   for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this] { run(); });
 }

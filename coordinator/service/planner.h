@@ -16,6 +16,7 @@
 #include "cache/store.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/scheduling/fair_queue.h"
+#include "coordinator/storage/offers.h"
 #include "coordinator/storage/outage.h"
 #include "coordinator/storage/vouching.h"
 
@@ -30,6 +31,7 @@ struct PlanContext {
   PendingTaskStore* tasks = nullptr;  // has the graph of a request without one
   Vouching vouching{};                // winners that it does not suffice for are tuned again
   Outage* outage = nullptr;           // of the store, which is asked again while it is short
+  Offers* offers = nullptr;           // of kernels; null: there are none
 };
 
 // The whole work on one graph, on the caller's thread. kInvalidArgument when the text is not the

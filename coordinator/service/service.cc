@@ -88,6 +88,8 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
     return fail(std::move(recovered).error().within("flights.sqlite"));
   if (Status read = read_revocations(loop->storage); !read)
     return fail(std::move(read).error().within("revocations"));
+  if (Status read = loop->offers.read(loop->options.data_dir / kArtifactsFile); !read)
+    return fail(std::move(read).error().within(kArtifactsFile));
   if (!loop->options.redis.empty()) {
     TRY(loop->redis, RedisPort::open(loop->options.redis, redis_service(*loop, keyring)));
   }

@@ -49,21 +49,22 @@ ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
       artifact_store(std::move(opened_artifacts)),
       signer(std::move(signing_key)),
       storage(*store, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
-              template_stamp(options.core.templates), options.core, *this, vouching()),
+              template_stamp(options.core.templates), options.core, *this, vouching(), &offers),
       trail(*store, *this, listener->endpoint()),
       admin(*store, storage, core, *this, trail,
             [this](const PeerId& peer, const AdminReply& reply) { send(peer, reply); }),
       artifacts(
-          *artifact_store, *this,
+          *artifact_store, offers, *this,
           [this](const PeerId& peer, const ArtifactReply& reply) {
             if (!reply.outcome) count_refusal(peer, reply.outcome.error());
             send(peer, reply);
           },
-          [this](const PeerId& peer) { return sessions.find(peer) != nullptr; }),
+          [this](const PeerId& peer) { return sessions.find(peer) != nullptr; },
+          [this] { storage.offered(); }),
       page(*this, std::move(keyring)) {
   planner = std::make_unique<Planner>(
       PlanContext{options.core.templates, options.core.policy, store.get(), detached.get(),
-                  vouching()},
+                  vouching(), nullptr, &offers},
       options.planner_threads, [this](PlanFinished plan) {
         inbox.post([this, plan = std::move(plan)]() mutable { planned(std::move(plan)); });
       });
@@ -219,6 +220,7 @@ void ServiceLoop::take_back_revoked() {
     what.owner = key.name;
     what.until_ms = key.at_ms + kSessionsEndMs;
     artifacts.take_back(key.name, what.until_ms);
+    take_back_offers(key.name, what.until_ms);
     const AdminAct act =
         trail.begin("", "take back what the revoked key " + key.name + " reported");
     storage.take_back(std::move(what), [this, key, act](const Result<TakenBack>& taken) {

@@ -60,6 +60,8 @@ struct ServiceLoop final : EventLoop {
   void refresh_keys();
   // Takes back what revoked keys reported (`kiln keys revoke`), each once.
   void take_back_revoked();
+  // Takes back the kernels that won of what the owner of a revoked key offered.
+  void take_back_offers(const std::string& owner, int64_t until_ms);
   std::set<std::string> keys_let_in() const;
   void note_keys();
   void note_term();
@@ -175,6 +177,7 @@ struct ServiceLoop final : EventLoop {
   std::unique_ptr<Store> store;
   std::unique_ptr<PendingTaskStore> detached;
   std::unique_ptr<ArtifactStore> artifact_store;
+  Offers offers{*artifact_store};
   Signer signer;
   BlobSender blobs{*store, blob_memory, *this, options.blob_links};
   StorageExecutor storage;

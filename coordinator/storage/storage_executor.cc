@@ -52,7 +52,8 @@ ProgramLookedUp StorageExecutor::looked_up(const LookUpProgram& action,
   if (stored) {
     // Read once, so that memory serves nothing that a client could not read.
     const auto program = program_from_json(stored->manifest);
-    if (program && (program->template_stamp != template_stamp_ || !vouching_.suffices(*program))) {
+    if (program && (program->template_stamp != template_stamp_ || !vouching_.suffices(*program) ||
+                    (offers_ != nullptr && offers_->has_untried(*program)))) {
       found.stale = true;
       found.audience = stored->audience;
       if (vouching_.suffices(*program) && is_sound(*program))
@@ -223,7 +224,8 @@ bool StorageExecutor::is_sound(const Program& program) const {
   });
 }
 
-// No program becomes stale while a coordinator runs, so none need be counted once there are none.
+// Of templates none becomes stale while a coordinator runs, so none need be counted once there are none.
+// Those that an offer makes stale are not counted.
 void StorageExecutor::count_stale() {
   const bool done = counted_stale_ && programs_stale_ == 0;
   if (done || counting_stale_ || loop_.now_ms() < count_stale_ms_) return;

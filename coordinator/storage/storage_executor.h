@@ -16,6 +16,7 @@
 #include "coordinator/storage/kept_programs.h"
 #include "coordinator/storage/manifest_table.h"
 #include "coordinator/storage/needed_kernels.h"
+#include "coordinator/storage/offers.h"
 #include "coordinator/storage/outage.h"
 #include "coordinator/storage/revocation_list.h"
 #include "coordinator/storage/signer.h"
@@ -27,7 +28,8 @@ class StorageExecutor {
  public:
   StorageExecutor(Store& store, PendingTaskStore& tasks, Signer& signer, ManifestTable& manifests,
                   BlobMemoryCache& blob_memory, int64_t hold_blobs_ms, const Digest& template_stamp,
-                  const CoreOptions& core, EventLoop& loop, Vouching vouching = {})
+                  const CoreOptions& core, EventLoop& loop, Vouching vouching = {},
+                  const Offers* offers = nullptr)
       : store_(store),
         tasks_(tasks),
         signer_(signer),
@@ -37,6 +39,7 @@ class StorageExecutor {
         template_stamp_(template_stamp),
         sound_versions_(sound_versions()),
         vouching_(std::move(vouching)),
+        offers_(offers),
         serial_(static_cast<int64_t>(core.first_lease)),
         loop_(loop) {}
 
@@ -54,6 +57,8 @@ class StorageExecutor {
   // Serves the program from memory until memory runs short, its binaries are dropped, or its time
   // is over (kept_programs.h). Then the core is asked for it again.
   void keep(KeepProgram program);
+  // A kernel is offered: programs in memory may be stale from now on.
+  void offered() { manifests_.clear(); }
   // Gives the program a serial and a time. Its kernels count as used until it is stored, however
   // long that takes.
   void planned(PlanFinished& plan);
@@ -112,8 +117,9 @@ class StorageExecutor {
   const int64_t hold_blobs_ms_;
   const Digest template_stamp_;  // of this build
   const TemplateVersions sound_versions_;
-  const Vouching vouching_;  // a program that it does not suffice for is a miss
-  int64_t serial_;           // of the last program planned, or take-back
+  const Vouching vouching_;     // a program that it does not suffice for is a miss
+  const Offers* const offers_;  // null: none
+  int64_t serial_;              // of the last program planned, or take-back
   int64_t times_taken_back_ = 0;
   struct LookUp {
     LookUpProgram action;

@@ -168,12 +168,15 @@ def run_all(blocks: list[str]) -> None:
     """Prints what each prints, as JSON."""
     import contextlib
     import io
+    import linecache
 
     names: dict[str, object] = {"__name__": "__main__"}
     printed = []
-    for block in blocks:
+    for number, block in enumerate(blocks):
+        name = f"<block {number}>"
+        linecache.cache[name] = (len(block), None, block.splitlines(keepends=True), name)  # Triton reads its source
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(block, names)
+            exec(compile(block, name, "exec"), names)
         printed.append(out.getvalue())
     print(json.dumps(printed))
 

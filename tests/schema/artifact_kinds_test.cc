@@ -15,6 +15,7 @@ TEST(ArtifactKinds, CodeTakesTheRolePublishAndDataTheRoleSubmit) {
   EXPECT_FALSE(find_artifact_kind("inductor.gemm")->is_code);
   EXPECT_TRUE(find_artifact_kind("triton.group")->is_code);
   EXPECT_TRUE(find_artifact_kind("vllm.aot")->is_code);
+  EXPECT_TRUE(find_artifact_kind("kiln.candidate")->is_code);
   EXPECT_EQ(find_artifact_kind("inductor"), nullptr);
   EXPECT_NE(unknown_artifact_kind("x").message.find("inductor.gemm"), std::string::npos);
 }

@@ -112,7 +112,7 @@ class Confirmer {
 }  // namespace
 
 bool needs_confirmation(const RunnerProcess& runner, const Job& job, const Artifact& artifact) {
-  return job.family == Family::kCustom && runner.options().kind == SandboxKind::kRunner &&
+  return is_users_kernel(job, artifact) && runner.options().kind == SandboxKind::kRunner &&
          fits_a_frame(artifact.recipe);
 }
 

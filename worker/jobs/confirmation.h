@@ -14,7 +14,7 @@ namespace kiln {
 void confirm(RunnerProcess& runner, const Job& job, const Artifact& artifact,
              Evaluation& evaluation);
 
-// Whether a kernel is to be confirmed: custom ones, on the CPU, whose outputs fit a frame. (On a GPU
+// Whether a kernel is to be confirmed: users' own, on the CPU, whose outputs fit a frame. (On a GPU
 // no other process sees the memory of the one that launches.)
 bool needs_confirmation(const RunnerProcess& runner, const Job& job, const Artifact& artifact);
 

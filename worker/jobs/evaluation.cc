@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "compiler_core/program/offered_kernel.h"
 #include "worker/jobs/confirmation.h"
 
 namespace kiln {
@@ -49,8 +50,8 @@ struct OpenedJob {
 // Opens the job's workload. A user's own kernel finds a runner in which no other has been, also no
 // other candidate of the same job: the one before may hang where it is unloaded, while the runner has
 // the time of a reference. Comparing may take the time of a second one (tolerance.h).
-Result<OpenedJob> open(RunnerProcess& runner, const Job& job) {
-  if (job.family == Family::kCustom) runner.end();
+Result<OpenedJob> open(RunnerProcess& runner, const Job& job, bool is_users) {
+  if (is_users) runner.end();
   TRY(const auto opened,
       ask<runner::Opened>(runner, runner::OpenWorkload{job.seed, job.workload_text}, kOpenQuietMs));
   const double reference_ms = std::min<double>(opened.reference_ms, kOpenQuietMs);
@@ -75,7 +76,8 @@ void verify(RunnerProcess& runner, const Artifact& artifact, uint64_t slot, int6
 bool time_together(RunnerProcess& runner, const Job& job, std::span<const Artifact> artifacts,
                    std::span<const size_t> members, std::vector<Evaluation>& evaluations) {
   const int failures = runner.device_failures();
-  const auto opened = open(runner, job);
+  const bool is_users = is_users_kernel(job, artifacts[members[0]]);  // which comes alone
+  const auto opened = open(runner, job, is_users);
   std::vector<uint64_t> slots;
   for (size_t i = 0; i < members.size(); ++i) {
     Evaluation& evaluation = evaluations[members[i]];
@@ -117,7 +119,7 @@ Evaluation evaluate_alone(RunnerProcess& runner, const Job& job, const Artifact&
                           double incumbent_us) {
   Evaluation evaluation;
   const int failures = runner.device_failures();
-  const auto opened = open(runner, job);
+  const auto opened = open(runner, job, is_users_kernel(job, artifact));
   if (!opened) {
     judge(evaluation, opened.error());
     if (device_failed(runner, failures)) evaluation.verdict = Verdict::kDeviceLost;
@@ -146,24 +148,34 @@ std::vector<Evaluation> evaluate_together(RunnerProcess& runner, const Job& job,
   std::vector<Evaluation> evaluations(artifacts.size());
   std::vector<size_t> all(artifacts.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  const bool may_be_together = job.family != Family::kCustom || all.size() < 2;
+  const auto is_users = [&](const Artifact& each) { return is_users_kernel(job, each); };
+  const bool may_be_together = all.size() < 2 || std::ranges::none_of(artifacts, is_users);
   if (may_be_together &&
       (time_together(runner, job, artifacts, all, evaluations) || all.size() < 2))
     return evaluations;
   for (const size_t member : all) {
     evaluations[member] = {};
     time_together(runner, job, artifacts, {&member, 1}, evaluations);
+    if (is_users(artifacts[member])) runner.end();  // whatever it left there
   }
   return evaluations;
 }
 
 }  // namespace
 
+bool is_users_kernel(const Job& job, const Artifact& artifact) {
+  return job.family == Family::kCustom ||
+         std::ranges::any_of(job.candidates, [&](const CandidateJob& each) {
+           return is_offered(each.schedule.template_name) && each.binary == artifact.binary;
+         });
+}
+
 Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
                               double incumbent_us) {
   Evaluation evaluation = evaluate_alone(runner, job, artifact, incumbent_us);
   if (evaluation.verdict == Verdict::kOk && needs_confirmation(runner, job, artifact))
     confirm(runner, job, artifact, evaluation);
+  if (is_users_kernel(job, artifact)) runner.end();  // whatever it left there
   return evaluation;
 }
 

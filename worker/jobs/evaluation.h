@@ -20,13 +20,17 @@ struct Evaluation {
   double verify_ms = 0, measure_ms = 0;
 };
 
+// Whether the kernel is a user's own, and so somebody else's code: a custom call's, or one that is
+// offered (program/offered_kernel.h).
+bool is_users_kernel(const Job& job, const Artifact& artifact);
+
 // Verifies `artifact`, and races it against `incumbent_us` when `job` is a kScreen.
 Evaluation evaluate_candidate(RunnerProcess& runner, const Job& job, const Artifact& artifact,
                               double incumbent_us);
 
 // Verifies all, then times the right ones in interleaved rounds; if one of them brings the runner
-// down, each by itself, so that the others keep their samples. Users' own kernels (kCustom) have a
-// runner each and are timed one after another. One evaluation per artifact, in order.
+// down, each by itself, so that the others keep their samples. Users' own kernels have a
+// runner each, and where there is one all are timed one after another. One evaluation per artifact, in order.
 std::vector<Evaluation> evaluate_finalists(RunnerProcess& runner, const Job& job,
                                            std::span<const Artifact> artifacts);
 

@@ -79,6 +79,15 @@ class ArtifactStructure(Structure):
     _fields_ = [("bytes", c_void_p), ("bytes_size", c_size_t), ("lease", c_uint64), ("leased", c_int32)]
 
 
+class CandidateStructure(Structure):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("target", c_char_p), ("arguments", POINTER(c_int32)),
+                ("arguments_size", c_int32), ("threads", c_int32), ("source", c_char_p), ("function", c_char_p),
+                ("items", c_int64), ("block", c_int64), ("binary", c_char_p), ("binary_size", c_size_t),
+                ("blocks", c_int64), ("cluster", c_int32), ("null_pointers", c_int32),
+                ("dependent_launch", c_int32), ("shared_bytes", c_int64), ("compiler", c_char_p),
+                ("libnvrtc", c_char_p)]
+
+
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_abi_version": (c_int32, []),
     "kiln_version": (c_char_p, []),
@@ -122,6 +131,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_artifact_free": (None, [POINTER(ArtifactStructure)]),
     "kiln_artifact_put": (c_int32, [c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, c_int32]),
     "kiln_artifact_release": (c_int32, [c_void_p, c_uint64, c_int32]),
+    "kiln_candidate_put": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CandidateStructure), c_char_p, c_size_t,
+                                     c_int32]),
 }
 
 _library: ctypes.CDLL | None = None

@@ -12,7 +12,7 @@ from kiln import _native
 #: Kinds that are one flat JSON object: any key of the role submit may put them.
 DATA_KINDS = ("inductor.autotune", "inductor.gemm")
 #: Kinds whose readers unpickle them, or load their binaries: they take the role publish.
-CODE_KINDS = ("inductor.aot_autograd", "inductor.fx_graph", "triton.group", "vllm.aot")
+CODE_KINDS = ("inductor.aot_autograd", "inductor.fx_graph", "kiln.candidate", "triton.group", "vllm.aot")
 
 
 class Artifact(NamedTuple):

@@ -2,11 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <cctype>
-
-#include "compiler_core/kernels/printing/cpu_kernel_text.h"
-#include "compiler_core/kernels/printing/cuda_kernel_text.h"
-#include "compiler_core/kernels/printing/device_text.h"
+#include "compiler_core/kernels/custom/users_text.h"
 
 namespace kiln {
 namespace {
@@ -15,8 +11,6 @@ constexpr const char* kEntry = "kiln_custom";
 constexpr int64_t kMostThreads = 1024;
 constexpr int64_t kMostSharedBytes = 227 << 10;  // of a block, on any GPU there is
 constexpr int64_t kMostBlocks = INT32_MAX;
-// Lanes of the vocabulary's vectors, for those who use it: 32 bytes of f32.
-constexpr int kCpuLanes = 8;
 
 struct LaunchSizes {
   int64_t items = 1, block = 1, blocks = 1, threads = 1, shared_bytes = 0;
@@ -105,24 +99,13 @@ class CustomSource {
         "  const int64_t first = begin * KILN_BLOCK, last = end * KILN_BLOCK;\n"
         "  {}({}, first, last < KILN_ITEMS ? last : KILN_ITEMS);\n",
         kernel_.function, arguments());
-    return preamble(graph_, kCpuLanes) + users_text() + entry_function(kEntry, graph_, body);
+    return users_cpu_text(graph_, kEntry, users_text(), body);
   }
 
-  // Pruning reads generated text only: the author's stands aside as a line of its words.
   std::string cuda_text() const {
-    const std::string words = words_line();
-    std::string text =
-        needed_text(cuda_preamble(graph_, 1) + words +
-                    cuda_kernel(kEntry, graph_, static_cast<int>(sizes_.threads), 1,
-                                fmt::format("  {}({});\n", kernel_.function, arguments())));
-    const size_t at = text.find(words);
-    return text.replace(at, words.size(), users_text());
-  }
-  std::string words_line() const {
-    std::string line = "#pragma kiln ";
-    for (const char c : kernel_.source)
-      line += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ? c : ' ';
-    return line + "\n";
+    return users_cuda_text(graph_, kEntry, users_text(), words_of(kernel_.source),
+                           static_cast<int>(sizes_.threads),
+                           fmt::format("  {}({});\n", kernel_.function, arguments()));
   }
 
   const Graph& graph_;

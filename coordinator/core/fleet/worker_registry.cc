@@ -318,7 +318,7 @@ bool WorkerRegistry::some_serves(const Target& target, const Predicate& is_meant
 
 bool WorkerRegistry::has_template(const Target& target, const std::string& name) const {
   return some_serves(target, [&](const WorkerId&, const Worker& worker) {
-    return std::ranges::find(worker.lacks, name) == worker.lacks.end();
+    return std::ranges::find(worker.lacks, needed_template(name)) == worker.lacks.end();
   });
 }
 

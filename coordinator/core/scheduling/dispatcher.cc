@@ -225,6 +225,8 @@ std::vector<std::string> Dispatcher::lacking(const Worker& worker, const TuningT
   std::vector<std::string> lacks = worker.lacks;
   for (const auto& [name, library] : task.libraries())
     if (worker.version_of(library) == nullptr) lacks.push_back(name);
+  if (std::ranges::find(worker.lacks, kOfferedTemplate) != worker.lacks.end())
+    for (const auto& [name, offered] : task.offered()) lacks.push_back(name);
   return lacks;
 }
 

@@ -17,10 +17,14 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }  // namespace
 
 CandidateTable::CandidateTable(const std::vector<Schedule>& schedules,
-                               const std::map<std::string, std::string>& libraries)
+                               const std::map<std::string, std::string>& libraries,
+                               const std::map<std::string, OfferedKernel>& offered)
     : schedules_(schedules), states_(schedules.size()) {
-  if (libraries.empty()) return;
-  for (int i = 0; i < size(); ++i) state(i).is_library = libraries.contains(template_of(i));
+  if (libraries.empty() && offered.empty()) return;
+  for (int i = 0; i < size(); ++i) {
+    state(i).is_library = libraries.contains(template_of(i));
+    state(i).is_offered = offered.contains(template_of(i));
+  }
 }
 
 void CandidateTable::want(int i) {
@@ -34,7 +38,8 @@ void CandidateTable::want(int i) {
 Line CandidateTable::line_of(int i) const {
   const CandidateBinary* built = binary(i);
   const bool is_built = built != nullptr && !built->is_verified;
-  return apart_ && !is_built && !(*this)[i].is_library ? Line::kBuild : Line::kDevice;
+  const bool is_made = is_built || (*this)[i].is_library || (*this)[i].is_offered;
+  return apart_ && !is_made ? Line::kBuild : Line::kDevice;
 }
 
 void CandidateTable::build_apart(bool apart) {
@@ -155,7 +160,7 @@ void CandidateTable::reject(int i, Verdict verdict) {
 void CandidateTable::reconsider(int i) {
   CandidateState& c = state(i);
   settled_ -= c.settled();
-  c = {.leases = c.leases, .is_library = c.is_library};
+  c = {.leases = c.leases, .is_library = c.is_library, .is_offered = c.is_offered};
 }
 
 void CandidateTable::find_best() {

@@ -7,8 +7,8 @@
 //     any but queued --measured, reject--> settled                   when hedged)
 //
 // Queued candidates wait in one line for devices, which build what they are to try. While building is
-// apart there is a second line, of what is to be built first: all that is not built and calls no
-// library.
+// apart there is a second line, of what is to be built first: all that is not built, calls no
+// library and is not offered.
 #pragma once
 
 #include <array>
@@ -33,6 +33,7 @@ struct CandidateState {
   bool rejected = false;    // a terminal verdict, or abandoned after too many transient ones
   bool withdrawn = false;   // rejected because no worker has the library that it calls
   bool is_library = false;  // it calls a library; constant
+  bool is_offered = false;  // somebody's finished binary, which nobody builds; constant
   bool settled() const { return measured || rejected; }
 };
 
@@ -59,9 +60,10 @@ enum class Line : uint8_t { kDevice, kBuild };
 
 class CandidateTable {
  public:
-  // `libraries`: PlannedKernel::libraries.
+  // `libraries`, `offered`: PlannedKernel's.
   explicit CandidateTable(const std::vector<Schedule>& schedules,
-                          const std::map<std::string, std::string>& libraries = {});
+                          const std::map<std::string, std::string>& libraries = {},
+                          const std::map<std::string, OfferedKernel>& offered = {});
 
   int size() const { return schedules_.size(); }
   Schedule schedule(int i) const { return schedules_.at(i); }

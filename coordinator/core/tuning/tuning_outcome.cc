@@ -86,7 +86,10 @@ ProgramKernel TuningTask::kernel_of(int candidate) const {
   kernel.blob = Digest::of(built.bytes);
   kernel.recipe = built.recipe;
   kernel.templates = templates_;
-  std::erase_if(kernel.templates, [this](const auto& t) { return left_out_.contains(t.name); });
+  // An offer that no worker can try counts as tried: the fleet may never have such a worker.
+  std::erase_if(kernel.templates, [this](const auto& t) {
+    return left_out_.contains(t.name) && !is_offered(t.name);
+  });
   return kernel;
 }
 

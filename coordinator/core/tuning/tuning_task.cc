@@ -79,9 +79,10 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       max_runner_deaths_(options.max_runner_deaths),
       confirm_(options.confirm),
       epoch_(epoch),
-      candidates_(planned.schedules, planned.libraries),
+      candidates_(planned.schedules, planned.libraries, planned.offered),
       templates_(std::move(planned.templates)),
       libraries_(std::move(planned.libraries)),
+      offered_(std::move(planned.offered)),
       finals_(options.max_retries) {
   resume(planned.records);
 }
@@ -239,8 +240,20 @@ void TuningTask::hedge(const std::vector<int>& candidates) {
   for (int i : candidates) candidates_.lease_again(i);
 }
 
+// Null: its template makes it.
+const OfferedKernel* TuningTask::offered(int candidate) const {
+  if (offered_.empty()) return nullptr;
+  const auto found = offered_.find(candidates_.template_of(candidate));
+  return found == offered_.end() ? nullptr : &found->second;
+}
+
 CandidateJob TuningTask::job(int candidate, Job::Kind kind) const {
   CandidateJob job{candidate, candidates_.schedule(candidate), {}, {}};
+  if (const OfferedKernel* given = offered(candidate)) {
+    job.recipe_json = recipe_to_json(given->recipe);
+    job.binary = given->binary;
+    return job;
+  }
   if (kind == Job::Kind::kFinal || (kind != Job::Kind::kBuild && is_unverified(candidate))) {
     const CandidateBinary* built = candidates_.binary(candidate);
     CHECK(built != nullptr, "a finalist has its binary");
@@ -283,6 +296,13 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
   record.seed = seed_of(key_);
   if (!result.binary.empty()) record.binary = Digest::of(result.binary);
 
+  // A binary that was given is what the worker tried; one that it sends is none.
+  const OfferedKernel* given = kind == Job::Kind::kFinal ? nullptr : offered(index);
+  const bool sent_another = given != nullptr && !result.binary.empty();
+  if (given != nullptr && !sent_another && result.verdict == Verdict::kOk) {
+    result.recipe_json = recipe_to_json(given->recipe);
+    result.binary = given->binary;
+  }
   heard_.insert(where.by);
   lost_ += result.verdict == Verdict::kRunnerDied;
   const bool is_vote = stage_ == Stage::kConfirming && index == asked_;
@@ -293,6 +313,7 @@ TuningRecord TuningTask::accept(CandidateResult result, Job::Kind kind, const Wh
   const char* fault = verifies ? fault_of_verification(result, impossible_us_)
                                : fault_of(result, is_vote ? Job::Kind::kCompile : kind,
                                           recipe.has_value(), impossible_us_);
+  if (sent_another && fault == nullptr) fault = "the worker built again what it was given";
   if (fault != nullptr) {
     result.verdict = Verdict::kDeviceLost;
     result.log = fault;

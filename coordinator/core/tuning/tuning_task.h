@@ -121,6 +121,8 @@ class TuningTask {
   // listed. The winner counts as found among them, since the fleet may never have it.
   void withdraw(const std::string& template_name) { candidates_.withdraw(template_name); }
   const std::map<std::string, std::string>& libraries() const { return libraries_; }
+  // Candidates that somebody offers: a worker gets them with their binaries, if it has kOfferedTemplate.
+  const std::map<std::string, OfferedKernel>& offered() const { return offered_; }
   // The libraries that finalists call; the worker that races them should have these very versions.
   std::vector<LibraryVersion> libraries_of_final() const;
   void fail(Error error);
@@ -233,6 +235,7 @@ class TuningTask {
   void queue_finals();
   bool final_is_out() const;
   bool is_library(int candidate) const { return candidates_[candidate].is_library; }
+  const OfferedKernel* offered(int candidate) const;
   int first_own() const;
   std::vector<int> choose_finalists() const;
   double median_of(int candidate) const;
@@ -270,6 +273,7 @@ class TuningTask {
   TemplateVersions templates_;  // that cover the workload
   std::set<std::string> left_out_;
   std::map<std::string, std::string> libraries_;  // by template
+  std::map<std::string, OfferedKernel> offered_;  // by template: binaries that nobody builds
   Finals finals_;
   std::map<int, Votes> votes_;  // of candidates with a binary, or a terminal verdict
   std::map<int, Reporter> measured_by_;

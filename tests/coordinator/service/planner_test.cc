@@ -66,6 +66,49 @@ TEST_F(PlannerTest, PlansACanonicalGraph) {
   EXPECT_TRUE(parse_graph(finished.kernels[0].workload_text).has_value());
 }
 
+// An offer is a template of its own: it makes the winner of just its workload stale, for as long as it is
+// there. One whose arguments are not the workload's counts as tried.
+TEST_F(PlannerTest, AnOfferedKernelIsACandidateWhereItIsTimed) {
+  const auto artifacts = *ArtifactStore::open(
+      dir_.path() / kArtifactsFile, *SigningKey::load_or_create(dir_.path() / "signing"), {});
+  Offers offers(*artifacts);
+  context_.offers = &offers;
+  StartPlan request = request_for(test_graph(3));
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  store_winner(before, before.key, before.schedules.back());
+  ASSERT_TRUE(make_plan(request, context_).kernels.at(0).cached);
+
+  OfferedKernel offered;
+  offered.name = "theirs";
+  offered.workload = before.workload;
+  offered.target = request.target;
+  offered.recipe.inputs = offered.recipe.outputs = {{DType::kF32, {1024}}};
+  offered.recipe.phases = {{"theirs", 1}};
+  offered.binary = "their binary";
+  OfferedKernel other = offered;
+  other.recipe.inputs.clear();
+  for (const OfferedKernel& each : {offered, other}) {
+    artifacts->put({kOfferedKind, each.key()}, offered_to_text(each), {}, "", nullptr);
+    offers.added(each.key(), "", 0);
+  }
+  const PlannedKernel planned = make_plan(request, context_).kernels.at(0);
+  EXPECT_FALSE(planned.cached);
+  ASSERT_EQ(planned.offered.size(), 1u);
+  EXPECT_EQ(planned.offered.begin()->second.binary, "their binary");
+  EXPECT_EQ(planned.schedules.front(), before.schedules.back()) << "the earlier winner comes first";
+  EXPECT_EQ(planned.schedules.back().to_string(), offered.template_name());
+  EXPECT_EQ(find_version(planned.templates, offered.template_name()), 1);
+  EXPECT_EQ(find_version(planned.templates, other.template_name()), 1);
+  store_winner(planned, planned.key, planned.schedules.back());
+  EXPECT_TRUE(make_plan(request, context_).kernels.at(0).cached);
+  context_.offers = nullptr;  // they are gone
+  EXPECT_TRUE(make_plan(request, context_).kernels.at(0).cached);
+
+  context_.offers = &offers;
+  request.mode = Mode::kDefault;
+  EXPECT_TRUE(make_plan(request, context_).kernels.at(0).offered.empty());
+}
+
 TEST_F(PlannerTest, KeepsWhichLinesAKernelIsOf) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {64});

@@ -245,6 +245,33 @@ static void artifacts_without_a_service(void) {
   kiln_artifacts_close(artifacts);
 }
 
+static void candidates_with_a_service(const char* coordinator) {
+  static const char kGraph[] =
+      "kiln.graph 1\n%0 = input 0 : f32[100]\n%1 = sin %0 : f32[100]\nreturn %1\n";
+  static const char kSource[] =
+      "static void f(const float* x, float* out, int64_t begin, int64_t end) {\n"
+      "  for (int64_t i = begin; i < end; ++i) out[i] = __builtin_sinf(x[i]);\n}\n";
+  static const int32_t kArguments[] = {0, -1};
+  const kiln_artifacts_options where = {.size = sizeof where, .coordinator = coordinator};
+  kiln_artifacts* artifacts = NULL;
+  EXPECT(kiln_artifacts_open(&where, &artifacts) == KILN_OK);
+  kiln_candidate candidate = {.size = sizeof candidate, .name = "mine", .function = "f"};
+  char schedule[64] = "";
+  EXPECT(kiln_candidate_put(artifacts, kGraph, strlen(kGraph), &candidate, schedule, sizeof schedule,
+                            20000) == KILN_INVALID_ARGUMENT);
+  candidate.source = kSource;
+  candidate.arguments = kArguments;
+  candidate.arguments_size = 1;
+  EXPECT(kiln_candidate_put(artifacts, kGraph, strlen(kGraph), &candidate, schedule, sizeof schedule,
+                            20000) == KILN_INVALID_ARGUMENT);
+  EXPECT(strstr(kiln_last_error(), "not given output 0") != NULL);
+  candidate.arguments_size = 2;
+  EXPECT(kiln_candidate_put(artifacts, kGraph, strlen(kGraph), &candidate, schedule, sizeof schedule,
+                            20000) == KILN_OK);
+  EXPECT(strncmp(schedule, "offered.mine.", 13) == 0);
+  kiln_artifacts_close(artifacts);
+}
+
 static void artifacts_with_a_service(const char* coordinator) {
   static const char kTimings[] = "{\"aten\": 0.25}";
   const kiln_artifacts_options where = {.size = sizeof where, .coordinator = coordinator};
@@ -278,6 +305,7 @@ int main(int argc, char** argv) {
   if (argc > 1) {
     with_a_service(argv[1], argc > 2);
     if (argc == 2) artifacts_with_a_service(argv[1]);
+    if (argc == 2) candidates_with_a_service(argv[1]);
   } else {
     without_a_service();
     artifacts_without_a_service();

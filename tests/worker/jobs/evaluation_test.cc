@@ -197,7 +197,15 @@ TEST_F(EvaluationTest, AUsersKernelsHaveARunnerEachOnAGpuToo) {
   job_.kind = Job::Kind::kScreen;
   for (const Artifact& artifact : {leaves, finds})
     EXPECT_EQ(evaluate_candidate(runner, job_, artifact, 0).verdict, Verdict::kOk);
-  job_.family = Family::kPointwise;  // Kiln's own kernels share one
+  job_.family = Family::kPointwise;
+  CandidateJob& offered = job_.candidates.emplace_back();
+  offered.schedule.template_name = "offered.leaves.0";
+  offered.binary = leaves.binary;
+  EXPECT_EQ(evaluate_candidate(runner, job_, leaves, 0).verdict, Verdict::kOk);
+  EXPECT_EQ(evaluate_candidate(runner, job_, finds, 0).verdict, Verdict::kOk);
+  for (const Evaluation& each : evaluate_finalists(runner, job_, std::vector{leaves, finds}))
+    EXPECT_EQ(each.verdict, Verdict::kOk) << each.log;
+  job_.candidates.clear();  // Kiln's own kernels share one
   EXPECT_EQ(evaluate_candidate(runner, job_, leaves, 0).verdict, Verdict::kOk);
   EXPECT_EQ(evaluate_candidate(runner, job_, finds, 0).verdict, Verdict::kWrongResult);
 }
