@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
 
@@ -281,7 +282,8 @@ class Fuser {
   }
 
   // The final check. A View on a View, as arises when values of equal size but different shape are
-  // brought together, would cost divisions at every element: not worth a join.
+  // brought together, would cost divisions at every element: not worth a join. Nor is one that would
+  // compute the same elements anew at very many places.
   bool is_one_kernel(const KernelOutputs& outputs) const {
     const auto cut = extract_kernel(graph_, values_, outputs);
     if (!cut) return false;
@@ -289,6 +291,11 @@ class Fuser {
     if (!made) return false;
     const Graph& graph = made->workload.graph;
     const auto nodes = graph.nodes();
+    ElementLoads loads(graph, [&](NodeId id) { return graph.node(id).op == Op::kInput; });
+    for (NodeId id = 0; id < graph.size(); ++id)
+      if (is_elementwise(graph.node(id).op) && loads.visit(id) > ElementLoads::kMost &&
+          loads.costliest(id) != kInvalidNode)
+        return false;
     return std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) {
       return node.op == Op::kView && graph.node(node.operands[0]).op == Op::kView;
     });

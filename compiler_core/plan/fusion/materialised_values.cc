@@ -4,6 +4,7 @@
 
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
+#include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
@@ -83,6 +84,7 @@ class Chooser {
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())),
         reads_(static_cast<size_t>(graph.size())),
+        loads_(graph, [this](NodeId id) { return is_buffer(id); }),
         in_place_(static_cast<size_t>(graph.size()), false) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
     for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
@@ -152,6 +154,17 @@ class Chooser {
         break;
     }
     if (result.depth > kMaxDepth) store(id);
+    if (is_elementwise(n.op)) bound_loads(id);
+  }
+
+  // Stores what `id` would compute anew at most places, until few enough elements are read.
+  void bound_loads(NodeId id) {
+    while (loads_.visit(id) > ElementLoads::kMost) {
+      const NodeId source = loads_.costliest(id);
+      if (source == kInvalidNode) return;
+      store_narrow(source);
+      if (!is_buffer(source)) loads_.visit(source);  // a mere widening of what is stored
+    }
   }
 
   // Stores operands until `id` can be computed from few enough buffers. Where that is of no use,
@@ -506,6 +519,7 @@ class Chooser {
   std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
   std::vector<State> states_;
   std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
+  ElementLoads loads_;
   std::vector<bool> in_place_;  // by node: computed by the products that read it, for themselves
   MaterialisedValues values_;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/normalise.h"
@@ -45,6 +46,32 @@ size_t launches_of(const Plan& plan, Family family) {
 
 NodeId times(GraphBuilder& b, NodeId x, double factor) {
   return b.binary(Op::kMul, x, b.broadcast(b.constant(DType::kF32, factor), Shape(b.shape(x))));
+}
+
+// The largest of each window of `size` by `size`, of the sizes of x.
+NodeId pool(GraphBuilder& b, NodeId x, int64_t size) {
+  const Shape shape = b.shape(x);
+  const int64_t low = (size - 1) / 2, high = size / 2;
+  const NodeId padded =
+      b.pad(x, {0, low, low}, {0, high, high}, ConstantAttr{std::bit_cast<uint64_t>(-1e30)});
+  NodeId largest = kInvalidNode;
+  for (int64_t i = 0; i < size * size; ++i) {
+    const NodeId part = b.slice(b.slice(padded, 1, i / size, shape[1]), 2, i % size, shape[2]);
+    largest = largest == kInvalidNode ? part : b.binary(Op::kMax, largest, part);
+  }
+  return largest;
+}
+
+// As in GoogLeNet: 9 * 4 * 4 elements of four buffers, in one kernel, kept NVRTC busy for a minute.
+TEST(Fuse, WindowsOfWindowsAreComputedOnce) {
+  for (const bool joins : {false, true}) {
+    GraphBuilder b;
+    std::vector<NodeId> parts;
+    for (int i = 0; i < 4; ++i) parts.push_back(b.input(DType::kF32, {2, 9, 9}));
+    const NodeId x = joins ? b.concat(parts, 0) : parts[0];
+    const auto made = right_plan(b.finish({pool(b, pool(b, x, 2), 3)}).value());
+    EXPECT_EQ(launches_of(made, Family::kPointwise), joins ? 2U : 1U);
+  }
 }
 
 TEST(Fuse, ReadersOfOneValueShareAsManyKernelsAsTheirBuffersNeed) {
