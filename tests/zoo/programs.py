@@ -185,8 +185,7 @@ def torchao_layers() -> Case:
     return Case(Quantised(), (torch.randn(6, 64),))
 
 
-# Kernels for GPUs round some halves in other places than torch does, and a quantised value may fall to a neighbour
-# there: what torchao quantises is compared bit by bit on CPUs alone, and so is not called a program of ops.
+# Sums and quotients of halves decide which integer is nearest: kernels round them where torch does.
 def blocks_of_torchao(x: Any, y: Any) -> Any:
     import torchao  # noqa: F401
 

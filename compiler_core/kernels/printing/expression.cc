@@ -39,7 +39,8 @@ ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
       plain_nans_(find_plain_nans(graph)),
       ends_in_halves_(dialect == Dialect::kCuda
                           ? find_ending_in_halves(graph)
-                          : std::vector<bool>(static_cast<size_t>(graph.size()))) {
+                          : std::vector<bool>(static_cast<size_t>(graph.size()))),
+      stored_as_halves_(find_stored_as_halves(graph)) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
     bind_buffer(id, fmt::format("in{}", std::get<InputAttr>(node.attr).index),
@@ -315,7 +316,7 @@ Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
     return x[0];  // it lies in an f32 register already
   const bool roughly = allows_rough(id);
   if (node.op == Op::kCast && is_16_bit_float(node.dtype) && register_type(from) == "vf32" &&
-      roughly)
+      roughly && stored_as_halves_[static_cast<size_t>(id)])
     return x[0];  // and is rounded where it ends
   if (node.op == Op::kCast)
     return define(level, splat, node.dtype, cast_expression(from, node.dtype, plain, x[0].name));

@@ -146,6 +146,7 @@ class ExpressionPrinter {
   const Dialect dialect_;
   const std::vector<bool> plain_nans_;      // of each node: see find_plain_nans
   const std::vector<bool> ends_in_halves_;  // of each node: all that comes of it is rounded to one
+  const std::vector<bool> stored_as_halves_;  // of each node: see find_stored_as_halves
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
   std::map<NodeId, std::string> packed_;

@@ -20,6 +20,26 @@ bool is_step(Op op) {
   }
 }
 
+// Nodes of which every output that comes of them is a half, unless `ends` says of a reader that what is
+// before it does not matter.
+template <class Ends>
+std::vector<bool> find_backwards(const Graph& graph, Ends ends) {
+  std::vector<bool> found(static_cast<size_t>(graph.size()), true);
+  for (NodeId id : graph.outputs())
+    found[static_cast<size_t>(id)] = is_16_bit_float(graph.node(id).dtype);
+  const std::vector<std::vector<NodeId>> users = users_of(graph);
+  for (NodeId id = graph.size(); id-- > 0;) {
+    const auto& readers = users[static_cast<size_t>(id)];
+    const bool all = std::ranges::all_of(readers, [&](NodeId user) {
+      const Node& reader = graph.node(user);
+      return is_float(reader.dtype) && !is_step(reader.op) &&
+             (ends(reader) || found[static_cast<size_t>(user)]);
+    });
+    found[static_cast<size_t>(id)] = found[static_cast<size_t>(id)] && all;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<bool> find_plain_nans(const Graph& graph) {
@@ -34,20 +54,11 @@ std::vector<bool> find_plain_nans(const Graph& graph) {
 }
 
 std::vector<bool> find_ending_in_halves(const Graph& graph) {
-  std::vector<bool> ends(static_cast<size_t>(graph.size()), true);
-  for (NodeId id : graph.outputs())
-    ends[static_cast<size_t>(id)] = is_16_bit_float(graph.node(id).dtype);
-  const std::vector<std::vector<NodeId>> users = users_of(graph);
-  for (NodeId id = graph.size(); id-- > 0;) {
-    const auto& readers = users[static_cast<size_t>(id)];
-    const bool rounded = std::all_of(readers.begin(), readers.end(), [&](NodeId user) {
-      const Node& reader = graph.node(user);
-      return is_float(reader.dtype) && !is_step(reader.op) &&
-             (is_16_bit_float(reader.dtype) || ends[static_cast<size_t>(user)]);
-    });
-    ends[static_cast<size_t>(id)] = ends[static_cast<size_t>(id)] && rounded;
-  }
-  return ends;
+  return find_backwards(graph, [](const Node& reader) { return is_16_bit_float(reader.dtype); });
+}
+
+std::vector<bool> find_stored_as_halves(const Graph& graph) {
+  return find_backwards(graph, [](const Node&) { return false; });
 }
 
 }  // namespace kiln

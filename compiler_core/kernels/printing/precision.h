@@ -16,4 +16,9 @@ std::vector<bool> find_plain_nans(const Graph& graph);
 // an integer, a condition or a wider output takes from a node does not.
 std::vector<bool> find_ending_in_halves(const Graph& graph);
 
+// Nodes of which nothing but halves is stored, by whatever steps. A rounding to halves on the way may be
+// left out there, and nowhere else: in front of an integer or a wider output it would be missed by half
+// of a half's last place, a whole unit of the integer.
+std::vector<bool> find_stored_as_halves(const Graph& graph);
+
 }  // namespace kiln

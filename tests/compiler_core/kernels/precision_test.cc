@@ -54,5 +54,26 @@ TEST(EndingInHalves, AStepFromAHalfDecidesMore) {
             (Answers{false, false, true, true}));
 }
 
+// (x.half() + y.half()).float(): the sum is rounded, and so are both in front of it; beside it, what
+// halves alone come of is not.
+TEST(StoredAsHalves, NoRoundingInFrontOfAWideOutputIsLeftOut) {
+  const auto graph = parse_graph(
+      "kiln.graph 1\n"
+      "%0 = input 0 : f32[8]\n"
+      "%1 = cast %0 : bf16[8]\n"
+      "%2 = cast %1 : f32[8]\n"
+      "%3 = exp %2 : f32[8]\n"
+      "%4 = cast %3 : bf16[8]\n"
+      "%5 = cast %4 : f32[8]\n"
+      "%6 = sin %5 : f32[8]\n"
+      "%7 = cast %6 : bf16[8]\n"
+      "return %5 %7\n");
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(find_stored_as_halves(*graph),
+            (Answers{false, false, false, false, false, false, true, true}));
+  EXPECT_EQ(find_ending_in_halves(*graph),
+            (Answers{true, true, true, true, false, false, true, true}));
+}
+
 }  // namespace
 }  // namespace kiln

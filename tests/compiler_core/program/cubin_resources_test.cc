@@ -4,6 +4,7 @@
 //   spilling: 1456 bytes stack frame, 32 registers, 1024 bytes smem; plain: 0 bytes, 8 registers
 #include "compiler_core/program/cubin_resources.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
