@@ -23,7 +23,7 @@ Result<double> kernel_us(const Workload& workload, const Target& target, const D
 
 Result<double> expected_us(const Plan& plan, const Target& target) {
   DevicePeak peak = cuda_peak(target);
-  // Of a device that nothing is known about, the proportions are taken for an A100's.
+  // A device that nothing is known about is taken to have the proportions of an A100.
   if (peak.gb_per_s == 0) peak = cuda_peak(*Target::parse("cuda:sm_80"));
   std::vector<double> times;
   for (const Workload& workload : plan.kernels) {

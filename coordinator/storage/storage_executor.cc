@@ -225,7 +225,7 @@ bool StorageExecutor::is_sound(const Program& program) const {
 }
 
 // Of templates none becomes stale while a coordinator runs, so none need be counted once there are none.
-// Those that an offer makes stale are not counted.
+// Programs that an offer makes stale are not counted.
 void StorageExecutor::count_stale() {
   const bool done = counted_stale_ && programs_stale_ == 0;
   if (done || counting_stale_ || loop_.now_ms() < count_stale_ms_) return;

@@ -20,10 +20,10 @@ bool is_step(Op op) {
   }
 }
 
-// Nodes of which every output that comes of them is a half, unless `ends` says of a reader that what is
-// before it does not matter.
+// A node is found where each of its readers is, or `ends` at that reader; a reader that is a step or no
+// float is never found, and an output only where it is a half.
 template <class Ends>
-std::vector<bool> find_backwards(const Graph& graph, Ends ends) {
+std::vector<bool> find_from_outputs_back(const Graph& graph, Ends ends) {
   std::vector<bool> found(static_cast<size_t>(graph.size()), true);
   for (NodeId id : graph.outputs())
     found[static_cast<size_t>(id)] = is_16_bit_float(graph.node(id).dtype);
@@ -54,11 +54,12 @@ std::vector<bool> find_plain_nans(const Graph& graph) {
 }
 
 std::vector<bool> find_ending_in_halves(const Graph& graph) {
-  return find_backwards(graph, [](const Node& reader) { return is_16_bit_float(reader.dtype); });
+  return find_from_outputs_back(graph,
+                                [](const Node& reader) { return is_16_bit_float(reader.dtype); });
 }
 
 std::vector<bool> find_stored_as_halves(const Graph& graph) {
-  return find_backwards(graph, [](const Node&) { return false; });
+  return find_from_outputs_back(graph, [](const Node&) { return false; });
 }
 
 }  // namespace kiln

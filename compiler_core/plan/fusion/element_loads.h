@@ -23,8 +23,8 @@ class ElementLoads {
 
   // Loads of an element of `id`, an element-wise node whose operands have been visited so.
   int64_t visit(NodeId id);
-  // Of the values that `id` reads at several places, the one that would save most loads if it lay in
-  // memory; kInvalidNode: none would save any. REQUIRES: visit(id).
+  // The value that would save most loads if it lay in memory, among those that `id` reads at several
+  // places; kInvalidNode: none would save any. REQUIRES: visit(id).
   NodeId costliest(NodeId id) const;
 
  private:

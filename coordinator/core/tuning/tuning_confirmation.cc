@@ -105,7 +105,7 @@ bool TuningTask::may_vote(int candidate, Among among, const Reporter& worker,
   // Its builder has no vote while it is not verified, and confirms nothing by itself either.
   Votes votes = votes_.contains(candidate) ? votes_.at(candidate) : Votes();
   votes.good(built->built_by, built->made);
-  // Who builds nothing may have any compiler.
+  // A worker that need not build the candidate may have any compiler.
   return (offered(candidate) != nullptr || built->toolkit == toolkit) &&
          votes.may_ask(worker, among);
 }

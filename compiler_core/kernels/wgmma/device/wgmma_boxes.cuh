@@ -63,7 +63,7 @@ struct BoxEnding {
           bring(tile, group, i, (slot.number + i) % Boxes::count);
     }
   }
-  // Of a box at (row, column), the rows before `end`.
+  // Stores the rows before `end` of a box at (row, column).
   KILN_MEMBER void store_rows(const char* from, int row, int column, int end) const {
     constexpr int pieces = Boxes::columns / 8;
     _Pragma("unroll 1") for (int i = thread_index() % 32; i < 16 * pieces; i += 32) {
