@@ -45,13 +45,17 @@ Result<SandboxPtr> open_sandbox(const DeviceOptions& options, bool gpu,
 Result<SandboxPtr> fitted(SandboxPtr sandbox, Sandbox::Mode mode, std::string_view what,
                           const std::function<Status(const SandboxPtr&)>& works) {
   if (sandbox == nullptr) return sandbox;
-  const SandboxPieces fewer[] = {{false, true, true}, {false, false, true}, {false, false, false}};
+  // One piece that `what` does not bear costs no other.
+  const SandboxPieces fewer[] = {{false, true, true},  {true, false, true},  {true, true, false},
+                                 {false, false, true}, {false, true, false}, {true, false, false},
+                                 {false, false, false}};
+  const SandboxPtr whole = sandbox;
   Status worked = works(sandbox);
   if (!worked) TRY_STATUS(works(nullptr));
   for (const SandboxPieces& pieces : fewer) {
     if (worked) return sandbox;
     if (mode == Sandbox::Mode::kRequire) break;
-    sandbox = sandbox->reduced(pieces, fmt::format("{}: {}", what, worked.error().message));
+    sandbox = whole->reduced(pieces, fmt::format("{}: {}", what, worked.error().message));
     worked = works(sandbox);
   }
   if (!worked) return fail(worked.error().within(what));
@@ -121,6 +125,7 @@ Result<LocalDevice> open_gpu(int number, const DeviceOptions& options) {
                                         folder_of_library(options.libnvrtc),
                                         folder_of_library(options.libcublaslt),
                                         {"/opt/conda/lib", "/opt/venv/lib"}}));
+  const SandboxPtr of_compilers = sandbox;  // they need no driver
   runner::DevicePrepared prepared;
   const auto opens = [&](const SandboxPtr& in) -> Status {
     device.runner.sandbox = in;
@@ -144,7 +149,7 @@ Result<LocalDevice> open_gpu(int number, const DeviceOptions& options) {
                     nvrtc.build(), facts.name, device.target.toolkit));
   device.name = "cuda-" + facts.bus_id;
   device.toolchain =
-      nvrtc_toolchain(nvrtc, options.runner, options.libnvrtc, device.target, sandbox);
+      nvrtc_toolchain(nvrtc, options.runner, options.libnvrtc, device.target, of_compilers);
   device.compiling_disturbs = false;
   return device;
 }

@@ -272,6 +272,18 @@ class Child {
     check("no_new_privs", call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
   }
 
+  // Below `path`, if it is there.
+  KILN_IN_CHILD void allow(long rules, const char* path, uint64_t access) const {
+    const long file = call(SYS_open, path, O_PATH | O_CLOEXEC, 0);
+    if (file < 0) return;
+    landlock_path_beneath_attr rule{};
+    rule.parent_fd = static_cast<int>(file);
+    rule.allowed_access = access;
+    check("landlock rule",
+          call(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0));
+    call(SYS_close, file);
+  }
+
   KILN_IN_CHILD void restrict_files() const {
     const int abi = plan_.landlock_abi;
     uint64_t all = kRefer - 1;
@@ -293,21 +305,16 @@ class Child {
       if (mount.kind == Kind::kLink) continue;
       if (mount.kind == Kind::kScratch && !plan_.namespaces) continue;  // nothing is mounted there
       const bool processes = mount.kind == Kind::kProc && !plan_.namespaces;
-      landlock_path_beneath_attr rule{};
-      const long file =
-          call(SYS_open, processes ? "/proc/self" : mount.path, O_PATH | O_CLOEXEC, 0);
-      if (file < 0) continue;  // what is not there need not be allowed
-      rule.parent_fd = static_cast<int>(file);
-      rule.allowed_access = kRead;
+      uint64_t access = kRead;
       if (mount.kind == Kind::kWritable || mount.kind == Kind::kScratch)
-        rule.allowed_access = all & ~kIoctlDevice;
+        access = all & ~kIoctlDevice;
       if (mount.kind == Kind::kDevice)
-        rule.allowed_access = (kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kIoctlDevice) & all;
-      if (mount.is_file) rule.allowed_access &= kOfFiles;
-      check("landlock rule",
-            call(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0));
-      call(SYS_close, file);
+        access = (kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kIoctlDevice) & all;
+      if (mount.is_file) access &= kOfFiles;
+      allow(rules, processes ? "/proc/self" : mount.path, access);
     }
+    // The names of its own threads: NVIDIA's driver does not start without giving one (580.159).
+    allow(rules, "/proc/self/task", kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | (kTruncate & all));
     check("landlock", call(SYS_landlock_restrict_self, rules, 0));
     call(SYS_close, rules);
   }

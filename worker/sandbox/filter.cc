@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,10 +50,7 @@ constexpr const char* kAllowed[] = {
     // children, which confine_runner() takes away with a filter more
     "wait4", "seccomp", "waitid", "fork", "vfork", "execve"};
 
-constexpr const char* kDeniedToGpus[] = {"socket",
-                                         "connect",
-                                         "bind",
-                                         "listen",
+constexpr const char* kDeniedToGpus[] = {"connect",
                                          "accept",
                                          "accept4",
                                          "ptrace",
@@ -140,6 +138,8 @@ constexpr const char* kDeniedToGpus[] = {"socket",
 constexpr scmp_datum_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
+constexpr scmp_datum_t kSocketTypes = 0xf;
+
 class Filter {
  public:
   explicit Filter(uint32_t otherwise) : context_(::seccomp_init(otherwise)) {
@@ -189,6 +189,14 @@ Result<std::string> make_filter(SandboxKind kind) {
   const scmp_arg_cmp plain_clone[] = {SCMP_A0(SCMP_CMP_MASKED_EQ, kNamespaces, 0)};
   if (gpu) {
     filter.rules(SCMP_ACT_ERRNO(EPERM), kDeniedToGpus);
+    // The driver listens at a local socket of its own, and does not start without one (580.159). One that
+    // cannot connect and knows no datagrams reaches nobody.
+    const scmp_arg_cmp not_local[] = {SCMP_A0(SCMP_CMP_NE, AF_UNIX)};
+    filter.rule(SCMP_ACT_ERRNO(EPERM), "socket", not_local);
+    for (const scmp_datum_t type : {SOCK_DGRAM, SOCK_RAW, SOCK_RDM}) {
+      const scmp_arg_cmp asked[] = {SCMP_A1(SCMP_CMP_MASKED_EQ, kSocketTypes, type)};
+      filter.rule(SCMP_ACT_ERRNO(EPERM), "socket", asked);
+    }
     // A filter cannot read clone3's flags; without it glibc takes clone.
     filter.rule(SCMP_ACT_ERRNO(ENOSYS), "clone3");
     for (scmp_datum_t bit = 1; bit <= kNamespaces; bit <<= 1) {

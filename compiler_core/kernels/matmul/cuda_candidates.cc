@@ -78,10 +78,10 @@ int CudaMatmulSchedule::registers(const Product& product, const ProductReads& re
   else
     count += core == MatmulCore::kF32 ? bm / warps_m / 16 * 10 + bn / warps_n / 8 * 6
                                       : bn / warps_n / 8 * 3;
-  if (product.narrow) count += bn / warps_n / 8 * 4;  // widened words of it
-  // Sums of a group, its scales and zeros.
+  if (product.narrow) count += bn / warps_n / 8 * 4 + 4;  // widened words of it, and constants
+  // Sums of a group, its scales and zeros, those of the next, and where they lie.
   if (product.narrow_groups)
-    count += sums_of_a_thread(*this) + bn / warps_n / 8 * (product.narrow_shift ? 5 : 3);
+    count += 8 + sums_of_a_thread(*this) + bn / warps_n / 8 * (product.narrow_shift ? 8 : 5);
   if (product.narrow_shift) count += bm / warps_m / 16 * 4;
   // Chunks that wait in registers for their way into shared memory.
   const int chunk_words = bk * stored_bytes(product) / 4;
@@ -328,7 +328,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

@@ -38,16 +38,19 @@ struct Ran {
   int status = -1;
   std::string output;
 };
-Ran run_script(const std::string& script) {
+Ran run_words(std::vector<std::string> command, SandboxKind kind) {
   const TempDir dir = *TempDir::create();
   const auto outcome = run_child(
-      {"sh", "-c", script}, dir.path(), 60'000,
-      [](const std::vector<std::string>& words, const std::vector<std::string>& environment,
-         const Path& directory, int output) {
-        return sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+      command, dir.path(), 60'000,
+      [kind](const std::vector<std::string>& words, const std::vector<std::string>& environment,
+             const Path& directory, int output) {
+        return sandbox()->spawn({kind, words, environment, directory, output});
       });
   EXPECT_TRUE(outcome.has_value()) << outcome.error().message;
   return outcome ? Ran{outcome->exit_status, outcome->output} : Ran{};
+}
+Ran run_script(const std::string& script) {
+  return run_words({"sh", "-c", script}, SandboxKind::kCompiler);
 }
 
 TEST(Sandbox, ACompilerMakesTheSameObjectInIt) {
@@ -100,6 +103,22 @@ TEST(Sandbox, ACompilerTakesNoMoreMemoryThanItsLimit) {
   rusage used{};
   ASSERT_EQ(::getrusage(RUSAGE_CHILDREN, &used), 0);
   EXPECT_LT(used.ru_maxrss, (int64_t{4} << 30) / 1024);
+}
+
+// What NVIDIA's driver needs, which starts with nothing less: see cuInit() of the fake one.
+TEST(Sandbox, AGpusRunnerNamesItsThreadsAndListensAtALocalSocketAlone) {
+  const auto gives = [](const std::string& words) {
+    return run_words({"perl", "-e", "exit(" + words + " ? 0 : 7)"}, SandboxKind::kGpuRunner).status;
+  };
+  EXPECT_EQ(gives("open(my $f, '>', \"/proc/self/task/$$/comm\")"), 0);
+  EXPECT_EQ(gives("socket(my $s, 1, 1, 0) && bind($s, pack('S', 1)) && listen($s, 1)"), 0);
+  for (const char* refused :
+       {"socket(my $s, 2, 1, 0)", "socket(my $s, 10, 1, 0)", "socket(my $s, 16, 3, 0)",
+        "socket(my $s, 17, 3, 0)", "socket(my $s, 1, 2, 0)", "socket(my $s, 1, 2 | 02000000, 0)",
+        "socket(my $a, 1, 1, 0) && bind($a, pack('S', 1)) && listen($a, 1) && "
+        "socket(my $b, 1, 1, 0) && connect($b, getsockname($a))",
+        "open(my $f, '>', '/proc/self/oom_score_adj')"})
+    EXPECT_EQ(gives(refused), 7) << refused;
 }
 
 int64_t cpu_us(int who) {

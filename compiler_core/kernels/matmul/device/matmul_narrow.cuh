@@ -176,7 +176,7 @@ struct NarrowSums {
   // So much of the depth is unrolled as leaves registers: the factors of one group at most, and little
   // where there are many sums.
   static constexpr int held = eights * sixteens * 4 * (groups ? 2 : 1);
-  static constexpr int most = held >= 128 ? 32 : held >= 64 || group > 0 ? 64 : Tiling::depth;
+  static constexpr int most = held >= 128 ? 32 : held >= 64 ? 64 : Tiling::depth;
   static constexpr int part_of_group = group > 0 && group < most ? group : most;
   static constexpr int unrolled = part_of_group < Tiling::depth ? part_of_group : Tiling::depth;
   static_assert(rows % 8 == 0 && columns % 16 == 0 && Tiling::depth % 32 == 0 && A::depth_inner &&

@@ -1,6 +1,10 @@
 // libfake_cuda.so: the device, its context, errors.
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <iterator>
+#include <string>
 
 #include "tests/support/fake_cuda/libraries/fake_driver.h"
 
@@ -16,6 +20,27 @@ CUcontext the_context() {
   return reinterpret_cast<CUcontext>(&g_context_object);
 }
 
+// NVIDIA's driver (580.159 on Linux 6.18) starts only where it may name a thread and listen at a local
+// socket, and so does this one.
+bool names_its_thread() {
+  const std::string file = "/proc/self/task/" + std::to_string(::gettid()) + "/comm";
+  FILE* const comm = std::fopen(file.c_str(), "wb");
+  if (comm != nullptr) std::fclose(comm);
+  return comm != nullptr;
+}
+bool listens() {
+  static const int listening = [] {
+    const sa_family_t any = AF_UNIX;  // the kernel finds a name
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool made = fd >= 0 &&
+                      ::bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0 &&
+                      ::listen(fd, 16) == 0;
+    if (!made && fd >= 0) ::close(fd);
+    return made ? fd : -1;
+  }();
+  return listening >= 0;
+}
+
 struct ErrorName {
   CUresult error;
   const char* name;
@@ -25,6 +50,7 @@ constexpr ErrorName kErrors[] = {
     {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed"},
     {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
@@ -79,6 +105,7 @@ extern "C" {
 
 CUresult cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!names_its_thread() || !listens()) return CUDA_ERROR_OPERATING_SYSTEM;
   set_initialized();
   return CUDA_SUCCESS;
 }
