@@ -110,14 +110,14 @@ TEST(Sandbox, AGpusRunnerNamesItsThreadsAndListensAtALocalSocketAlone) {
   const auto gives = [](const std::string& words) {
     return run_words({"perl", "-e", "exit(" + words + " ? 0 : 7)"}, SandboxKind::kGpuRunner).status;
   };
-  EXPECT_EQ(gives("open(my $f, '>', \"/proc/self/task/$$/comm\")"), 0);
-  EXPECT_EQ(gives("socket(my $s, 1, 1, 0) && bind($s, pack('S', 1)) && listen($s, 1)"), 0);
+  EXPECT_EQ(gives("open(F, '>', \"/proc/self/task/$$/comm\")"), 0);
+  EXPECT_EQ(gives("socket(S, 1, 1, 0) && bind(S, pack('S', 1)) && listen(S, 1)"), 0);
   for (const char* refused :
-       {"socket(my $s, 2, 1, 0)", "socket(my $s, 10, 1, 0)", "socket(my $s, 16, 3, 0)",
-        "socket(my $s, 17, 3, 0)", "socket(my $s, 1, 2, 0)", "socket(my $s, 1, 2 | 02000000, 0)",
-        "socket(my $a, 1, 1, 0) && bind($a, pack('S', 1)) && listen($a, 1) && "
-        "socket(my $b, 1, 1, 0) && connect($b, getsockname($a))",
-        "open(my $f, '>', '/proc/self/oom_score_adj')"})
+       {"socket(S, 2, 1, 0)", "socket(S, 10, 1, 0)", "socket(S, 16, 3, 0)", "socket(S, 17, 3, 0)",
+        "socket(S, 1, 2, 0)", "socket(S, 1, 2 | 02000000, 0)",
+        "socket(S, 1, 1, 0) && bind(S, pack('S', 1)) && listen(S, 1) && socket(C, 1, 1, 0) && "
+        "connect(C, getsockname(S))",
+        "open(F, '>', '/proc/self/oom_score_adj')"})
     EXPECT_EQ(gives(refused), 7) << refused;
 }
 
