@@ -174,6 +174,16 @@ class CoreBench {
       }
     }
   }
+  // Does every job of `worker` until there are none: answer(job) reports its results.
+  template <class Answer>
+  void work_off(const WorkerId& worker, const Answer& answer) {
+    for (Job job = job_of(worker); job.lease != 0; job = job_of(worker)) {
+      answer(job);
+      auto orders = take<SendOrders>();
+      store_all();
+      for (auto& each : orders) done.emplace_back(std::move(each));
+    }
+  }
 
   int64_t now_ms = 1'000;
   std::vector<Action> done;

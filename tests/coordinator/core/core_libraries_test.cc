@@ -46,16 +46,13 @@ class CoreLibraries : public ::testing::Test {
   // Does every job of `worker`, each candidate in its time, until there are none.
   void work_off(const WorkerId& worker, const std::string& version,
                 const std::vector<double>& times_us) {
-    for (Job job = bench_.job_of(worker); job.lease != 0; job = bench_.job_of(worker)) {
+    bench_.work_off(worker, [&](const Job& job) {
       std::vector<CandidateResult> results;
       for (const int i : indices(job))
         results.push_back(result(job, i, times_us[static_cast<size_t>(i)]));
       kinds_.push_back(job.kind);
       report(worker, version, std::move(results));
-      auto orders = bench_.take<SendOrders>();
-      bench_.store_all();
-      for (auto& each : orders) bench_.done.emplace_back(std::move(each));
-    }
+    });
   }
 
   CoreBench bench_{[] {

@@ -41,17 +41,14 @@ class CoreOffered : public ::testing::Test {
     return result;
   }
   void work_off(const WorkerId& worker, const std::vector<double>& times_us) {
-    for (Job job = bench_.job_of(worker); job.lease != 0; job = bench_.job_of(worker)) {
+    bench_.work_off(worker, [&](const Job& job) {
       std::vector<CandidateResult> results;
       for (const CandidateJob& each : job.candidates) {
         results.push_back(result(job, each, times_us[static_cast<size_t>(each.index)]));
         given_[each.index] = each;
       }
       report(worker, *lists_[worker], std::move(results));
-      auto orders = bench_.take<SendOrders>();
-      bench_.store_all();
-      for (auto& each : orders) bench_.done.emplace_back(std::move(each));
-    }
+    });
   }
 
   CoreBench bench_{[] {
