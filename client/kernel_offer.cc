@@ -155,7 +155,7 @@ Result<OfferedKernel> make_offer(const Graph& graph, const KernelOffer& offer,
   if (!made) return fail(std::move(made).error());
   offered.recipe = std::move(made->recipe);
   offered.binary = std::move(made->binary);
-  // What the coordinator will say of it.
+  // The coordinator reads it the same way: it refuses nothing that passes here.
   TRY_STATUS(offered_from_text(offered_to_text(offered)).map([](const OfferedKernel&) {}));
   return offered;
 }

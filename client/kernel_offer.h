@@ -12,7 +12,7 @@
 
 namespace kiln {
 
-// What another compiler made for a GPU: a cubin.
+// A cubin that another compiler made.
 struct KernelBinary {
   std::string bytes;
   std::string entry;
@@ -36,7 +36,7 @@ struct KernelText {
 struct KernelOffer {
   std::string name;
   Target target;  // a backend alone means this machine's CPU; a GPU is named in full
-  // What the kernel takes, in order: 0 and up are the graph's inputs, -1 and down its outputs.
+  // The kernel's arguments, in order: 0 and up are the graph's inputs, -1 and down its outputs.
   std::vector<int> arguments;
   std::variant<KernelText, KernelBinary> kernel;
 };

@@ -14,7 +14,7 @@ namespace kiln {
 // REQUIRES: a target of the CUDA backend.
 Result<double> expected_us(const Plan& plan, const Target& target);
 
-// What `default` mode compiles. By rules, where no other partition is expected to be faster, or where
+// The partition that `default` mode compiles: by rules, where no other partition is expected to be faster, or where
 // the others need kernels that nothing is written for; on CPUs always. Errors as for plan().
 Result<PlanAlternative> untimed_partition(const Graph& canonical, const Target& target);
 

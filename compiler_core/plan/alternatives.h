@@ -17,8 +17,8 @@ struct PlanAlternative {
   Plan plan;
 };
 
-// What the choice will be made by. Of times, all alternatives are worth a try; estimates tell apart
-// no others than those of operands of 8 bits.
+// Whether times decide or estimates. Times can tell all alternatives apart; estimates only those that
+// differ in how operands of 8 bits are read.
 enum class ChosenBy : uint8_t { kTimes, kEstimates };
 
 // The plan by rules first, then those that differ from it in their kernels; four at most. Where

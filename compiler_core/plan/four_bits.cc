@@ -12,7 +12,7 @@ bool is_constant(const Graph& graph, NodeId id, int64_t value) {
          std::get<ConstantAttr>(node.attr).as_int() == value;
 }
 
-// What `id` computes from `x` and this constant, if it does no more.
+// The x of `id` = op(x, constant); kInvalidNode where `id` is another operation.
 NodeId operand_beside(const Graph& graph, NodeId id, Op op, int64_t constant) {
   const Node& node = graph.node(id);
   if (node.op != op) return kInvalidNode;
@@ -62,7 +62,7 @@ std::optional<Reading> reading_of(const Graph& graph, NodeId id, size_t depth, s
 struct Axis {
   int64_t size, of_word, of_place;  // strides
 };
-// What lines of `x`'s depth read in words of `words` a lane.
+// Whether `places` are those of ATen's words, `words` a lane along the depth.
 bool reads_words(const Reading& x, const Walk& places, int64_t words) {
   const int64_t steps = x.depth / (32 * words);
   if (x.lines % 8 != 0 || x.depth % (32 * words) != 0) return false;

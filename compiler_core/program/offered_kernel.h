@@ -30,7 +30,7 @@ struct OfferedKernel {
   // "offered.NAME.DIGEST": 128 bits of a digest of name, recipe and binary, in hex.
   std::string template_name() const;
   std::string key() const;
-  // What offers for one workload and target share: the key up to and with the second '/'.
+  // The part of the key that offers for one workload and target share: up to the second '/', with it.
   static std::string place(const Digest& workload, const Target& target);
 };
 

@@ -127,7 +127,7 @@ auto read_patiently(const PlanContext& context, Read read) {
   }
 }
 
-// What somebody offers for the workload, each a template of its own. A recipe is its author's word: it
+// Adds the kernels that are offered for the workload, each a template of its own. A recipe is its author's word: it
 // is tried only if its arguments are the workload's.
 void add_offers(PlannedKernel& kernel, const Workload& workload, const Target& target,
                 const PlanContext& context) {

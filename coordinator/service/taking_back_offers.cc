@@ -1,4 +1,4 @@
-// What a revoked key offered (storage/offers.h): the kernels that won of it are found in the tuning log,
+// Taking back what a revoked key offered (storage/offers.h): the kernels that won of it are found in the tuning log,
 // and taken back with all that was made with them.
 #include <memory>
 

@@ -6,7 +6,7 @@
 namespace kiln {
 namespace {
 
-// With the '/' that ends it; empty: no key of an offer.
+// The part of `key` that OfferedKernel::place() gives; empty where it is no key of an offer.
 std::string place_of(const std::string& key) {
   const size_t end = key.rfind('/');
   return end == std::string::npos ? "" : key.substr(0, end + 1);

@@ -21,7 +21,7 @@ class Offers {
 
   explicit Offers(ArtifactStore& store) : store_(store) {}
 
-  // What the store's file has from earlier. REQUIRES: nothing was added.
+  // Reads the offers that the store's file has from earlier. REQUIRES: nothing was added.
   Status read(const Path& file);
 
   // Whether `value` may be kept under `key`. kInvalidArgument: it is no offered kernel, or another's

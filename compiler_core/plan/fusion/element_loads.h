@@ -14,8 +14,8 @@ namespace kiln {
 
 class ElementLoads {
  public:
-  // With more, what is computed anew is stored: a pool of a pool of a join of four has 144, and kept a
-  // compiler busy for a minute.
+  // A kernel with more loads an element has a value stored instead: a pool of a pool of a join of four
+  // has 144, and kept a compiler busy for a minute.
   static constexpr int64_t kMost = 64;
 
   // `is_buffer`: whether a node lies in memory, by now. Keeps a reference to the graph.

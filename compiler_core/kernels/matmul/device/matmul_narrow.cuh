@@ -181,15 +181,15 @@ struct NarrowSums {
   static constexpr int unrolled = part_of_group < Tiling::depth ? part_of_group : Tiling::depth;
   static_assert(rows % 8 == 0 && columns % 16 == 0 && Tiling::depth % 32 == 0 && A::depth_inner &&
                 B::depth_inner && (group == 0 || Tiling::depth % group == 0 || group % Tiling::depth == 0));
-  // What this lane's two columns of 16 have beside their weights.
-  struct Beside { float scale[2], zero[2], addend[2]; };
+  // The factors of this lane's two columns of 16.
+  struct ColumnFactors { float scale[2], zero[2], addend[2]; };
   const Wide halves;
   const Given& factors;
   const int first_line;  // of B, of this warp
   float sum[eights][sixteens][4];
   float part[groups ? eights : 1][groups ? sixteens : 1][4];  // of the group
   float of_a[Weights::shifted ? eights : 1][4];  // sums of A's elements alone, of the group
-  Beside beside[sixteens], next[group > 0 ? sixteens : 1];
+  ColumnFactors current[sixteens], next[group > 0 ? sixteens : 1];
   unsigned negated_zero[sixteens][2];
   bool has_part = false;
 
@@ -216,7 +216,7 @@ struct NarrowSums {
 
   // Reads what the group that begins at `depth`, or lies around it, has.
   template <bool scales, bool zeros>
-  KILN_MEMBER void read_factors(Beside* to, int from) {
+  KILN_MEMBER void read_factors(ColumnFactors* to, int from) {
     const int depth = not_negative(from);
     const int line = computed_anew(first_line + thread_index() % 32 / 4);
     _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
@@ -232,17 +232,17 @@ struct NarrowSums {
   KILN_MEMBER void load_factors(int depth, bool is_first) {
     if constexpr (group > 0) {
       if (is_first) read_factors<groups, true>(next, depth);
-      _Pragma("unroll") for (int j = 0; j < sixteens; ++j) beside[j] = next[j];
+      _Pragma("unroll") for (int j = 0; j < sixteens; ++j) current[j] = next[j];
       const int follows = (depth / group + 1) * group;
       if (follows < A::depth) read_factors<groups, true>(next, follows);
     } else {
-      read_factors<false, true>(beside, depth);
+      read_factors<false, true>(current, depth);
     }
     if constexpr (offset) {
       _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
         _Pragma("unroll") for (int i = 0; i < 2; ++i) {
           float zero = Weights::is_signed || moves_first ? 0.0f : -128.0f;
-          if constexpr (Weights::zeroed) zero += beside[j].zero[i];
+          if constexpr (Weights::zeroed) zero += current[j].zero[i];
           negated_zero[j][i] = Wide::both(-zero);
         }
     }
@@ -250,8 +250,8 @@ struct NarrowSums {
   // What sum `x` of matrix (i, j) is to have instead of `product`, where scales and addends are those of
   // what was multiplied.
   KILN_MEMBER float finished(float product, int i, int j, int x) {
-    if constexpr (Weights::scaled) product *= beside[j].scale[x / 2];
-    if constexpr (Weights::shifted) product += of_a[i][x] * beside[j].addend[x / 2];
+    if constexpr (Weights::scaled) product *= current[j].scale[x / 2];
+    if constexpr (Weights::shifted) product += of_a[i][x] * current[j].addend[x / 2];
     return product;
   }
   KILN_MEMBER void end_group() {
@@ -296,7 +296,7 @@ struct NarrowSums {
       }
     }
   }
-  // Those of the j-th 16 columns, widened.
+  // Loads the weights of the j-th 16 columns and widens them.
   KILN_MEMBER void load_weights(typename Core::A (&weights)[2][sixteens], const char* tile, int depth, int j) {
     const int lane = thread_index() % 32, line = first_column() + j * 16;
     if constexpr (in_words) {
@@ -339,7 +339,7 @@ struct NarrowSums {
       to.set(upper + w * 2, y);
     }
   }
-  // What this lane has of 32 of the depth, from `depth` on, of eight rows from `row` on.
+  // Loads this lane's part of eight rows from `row` on, 32 of the depth from `depth` on.
   KILN_MEMBER void load_rows(typename Core::B (&x)[2], const char* tile, int row, int depth) {
     const int lane = thread_index() % 32, line = row + row_of(lane / 4);
     if constexpr (in_words) {
@@ -360,7 +360,7 @@ struct NarrowSums {
   }
   KILN_MEMBER void stage(float* staged, int pitch) {
     if (has_part) end_group();
-    if constexpr (!groups) read_factors<true, false>(beside, 0);
+    if constexpr (!groups) read_factors<true, false>(current, 0);
     const int lane = thread_index() % 32;
     _Pragma("unroll") for (int i = 0; i < eights; ++i)
       _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
