@@ -197,6 +197,13 @@ Status Spool::add_blob(const Digest& digest, std::string_view bytes) {
   const std::scoped_lock lock(mu_);
   const auto [held, is_new] = blobs_.try_emplace(digest);
   held->second.added = Clock::now();
+  // Its last row was dropped since the put, and the file with it.
+  if (is_new && !store_->contains(digest)) {
+    if (const auto again = store_->put(bytes); !again) {
+      blobs_.erase(held);
+      return fail(again.error());
+    }
+  }
   if (is_new) bytes_ += held->second.bytes = size;
   return {};
 }
@@ -318,41 +325,33 @@ bool Spool::is_latest(const Digest& key) const {
   return row != rows_.end() && !row->second.is_overtaken;
 }
 
+// Files are removed under the lock: what is counted is what is on the disk.
 void Spool::drop(const Digest& key) {
-  std::vector<Digest> unneeded;
-  {
-    const std::scoped_lock lock(mu_);
-    const auto row = rows_.find(key);
-    if (row == rows_.end()) return;
-    std::error_code ignored;
-    std::filesystem::remove(file_of(row->second.is_program, key), ignored);
-    const std::vector<Digest> blobs = row->second.blobs;
-    forget_row(row);
-    for (const Digest& blob : blobs) {
-      const auto held = blobs_.find(blob);
-      if (held == blobs_.end() || held->second.named_by > 0) continue;
-      unneeded.push_back(blob);
-      bytes_ -= held->second.bytes;
-      blobs_.erase(held);
-    }
+  const std::scoped_lock lock(mu_);
+  const auto row = rows_.find(key);
+  if (row == rows_.end()) return;
+  std::error_code ignored;
+  std::filesystem::remove(file_of(row->second.is_program, key), ignored);
+  const std::vector<Digest> blobs = row->second.blobs;
+  forget_row(row);
+  for (const Digest& blob : blobs) {
+    const auto held = blobs_.find(blob);
+    if (held != blobs_.end() && held->second.named_by == 0) drop_blob(held);
   }
-  for (const Digest& blob : unneeded) (void)store_->remove(blob);
 }
 
 void Spool::drop_unneeded(std::chrono::milliseconds patience) {
-  std::vector<Digest> unneeded;
-  {
-    const std::scoped_lock lock(mu_);
-    for (auto blob = blobs_.begin(); blob != blobs_.end();) {
-      const bool goes = blob->second.named_by == 0 && Clock::now() - blob->second.added >= patience;
-      if (goes) {
-        unneeded.push_back(blob->first);
-        bytes_ -= blob->second.bytes;
-      }
-      blob = goes ? blobs_.erase(blob) : std::next(blob);
-    }
+  const std::scoped_lock lock(mu_);
+  for (auto blob = blobs_.begin(); blob != blobs_.end();) {
+    const bool goes = blob->second.named_by == 0 && Clock::now() - blob->second.added >= patience;
+    blob = goes ? drop_blob(blob) : std::next(blob);
   }
-  for (const Digest& blob : unneeded) (void)store_->remove(blob);
+}
+
+std::map<Digest, Spool::Blob>::iterator Spool::drop_blob(std::map<Digest, Blob>::iterator blob) {
+  (void)store_->remove(blob->first);
+  bytes_ -= blob->second.bytes;
+  return blobs_.erase(blob);
 }
 
 std::vector<Digest> Spool::kernels_of(const std::vector<Digest>& programs) {
