@@ -13,7 +13,8 @@ void set_type(DType dtype, kiln_tensor& tensor) {
     kBfloat = 4,
     kBool = 6,
     kE4M3 = 10,
-    kE5M2 = 12
+    kE5M2 = 12,
+    kE8M0 = 14
   };
   tensor.type_bits = static_cast<uint8_t>(size_of(dtype) * 8);
   switch (dtype) {
@@ -30,6 +31,9 @@ void set_type(DType dtype, kiln_tensor& tensor) {
       break;
     case DType::kF8E5M2:
       tensor.type_code = kE5M2;
+      break;
+    case DType::kF8E8M0:
+      tensor.type_code = kE8M0;
       break;
     case DType::kI8:
     case DType::kI16:

@@ -30,6 +30,8 @@ Tolerance default_tolerance(DType dtype, double scale) {
     case DType::kF8E4M3:
     case DType::kF8E5M2:
       return {0.25, 0.1 * scale};
+    case DType::kF8E8M0:  // a power of two beside the right one
+      return {1, 0};
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:

@@ -11,7 +11,7 @@ struct Row {
   int64_t size;
 };
 
-constexpr std::array<Row, 12> kRows = {{{DType::kF64, "f64", 8},
+constexpr std::array<Row, 13> kRows = {{{DType::kF64, "f64", 8},
                                         {DType::kF32, "f32", 4},
                                         {DType::kF16, "f16", 2},
                                         {DType::kBF16, "bf16", 2},
@@ -22,7 +22,8 @@ constexpr std::array<Row, 12> kRows = {{{DType::kF64, "f64", 8},
                                         {DType::kI32, "i32", 4},
                                         {DType::kI64, "i64", 8},
                                         {DType::kU8, "u8", 1},
-                                        {DType::kBool, "bool", 1}}};
+                                        {DType::kBool, "bool", 1},
+                                        {DType::kF8E8M0, "f8e8m0", 1}}};
 
 const Row& row_of(DType dtype) {
   return kRows[static_cast<size_t>(dtype) - 1];
@@ -44,16 +45,19 @@ int64_t size_of(DType dtype) {
   return row_of(dtype).size;
 }
 bool is_float(DType dtype) {
-  return dtype <= DType::kF8E5M2;
+  return dtype <= DType::kF8E5M2 || dtype == DType::kF8E8M0;
 }
 bool is_integer(DType dtype) {
   return dtype >= DType::kI8 && dtype <= DType::kU8;
 }
 bool is_half(DType dtype) {
-  return dtype >= DType::kF16 && dtype <= DType::kF8E5M2;
+  return is_float(dtype) && size_of(dtype) <= 2;
 }
 bool is_f8(DType dtype) {
   return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+}
+bool is_8_bit_float(DType dtype) {
+  return is_float(dtype) && size_of(dtype) == 1;
 }
 bool is_16_bit_float(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;

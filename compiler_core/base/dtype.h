@@ -22,6 +22,7 @@ enum class DType : uint8_t {
   kI64 = 10,
   kU8 = 11,
   kBool = 12,
+  kF8E8M0 = 13,  // 2^(bits - 127) without a sign, or NaN: scales of blocks (half.h)
 };
 
 std::string_view to_string(DType dtype);           // "f32", "bf16", "i64", "bool", ...
@@ -31,7 +32,8 @@ bool is_float(DType dtype);
 bool is_integer(DType dtype);  // i8..i64, u8; bool is not
 // f16, bf16 and the f8 types: computed and accumulated in f32.
 bool is_half(DType dtype);
-bool is_f8(DType dtype);
+bool is_f8(DType dtype);            // e4m3 and e5m2, which products take
+bool is_8_bit_float(DType dtype);   // these and e8m0
 bool is_16_bit_float(DType dtype);  // f16, bf16
 // f32 for the half types, the type itself otherwise.
 DType compute_type(DType dtype);

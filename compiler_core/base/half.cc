@@ -69,6 +69,18 @@ uint8_t f32_to_f8e5m2(float value) {
   return with_sign((magnitude + 0xfffffu + ((magnitude >> 21) & 1u) - 0x38000000u) >> 21);
 }
 
+float f8e8m0_to_f32(uint8_t bits) {
+  if (bits == 0xff) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(bits == 0 ? 0x400000u : static_cast<uint32_t>(bits) << 23);
+}
+
+uint8_t f32_to_f8e8m0(float value) {
+  const uint32_t magnitude = std::bit_cast<uint32_t>(value) & 0x7fffffffu;
+  if (magnitude >= 0x7f800000u) return 0xff;  // infinity, NaN
+  // 2^-127 is a subnormal of f32, and not rounded up.
+  return static_cast<uint8_t>((magnitude + (magnitude == 0x400000u ? 0 : 0x400000u)) >> 23);
+}
+
 double round_to_half(DType dtype, double value) {
   const float narrow = static_cast<float>(value);
   switch (dtype) {
@@ -80,6 +92,8 @@ double round_to_half(DType dtype, double value) {
       return f8e4m3_to_f32(f32_to_f8e4m3(narrow));
     case DType::kF8E5M2:
       return f8e5m2_to_f32(f32_to_f8e5m2(narrow));
+    case DType::kF8E8M0:
+      return f8e8m0_to_f32(f32_to_f8e8m0(narrow));
     default:
       return value;
   }

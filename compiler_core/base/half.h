@@ -1,5 +1,5 @@
 // Conversions between f32 and the narrower float types, round to nearest even, NaN kept quiet:
-// bit for bit what PyTorch's c10::BFloat16, Half, Float8_e4m3fn and Float8_e5m2 do.
+// bit for bit what PyTorch's c10::BFloat16, Half, Float8_e4m3fn, Float8_e5m2 and Float8_e8m0fnu do.
 #pragma once
 
 #include <bit>
@@ -27,6 +27,11 @@ float f8e4m3_to_f32(uint8_t bits);
 uint8_t f32_to_f8e4m3(float value);
 float f8e5m2_to_f32(uint8_t bits);
 uint8_t f32_to_f8e5m2(float value);
+// Powers of two from 2^-127 to 2^127, the nearest one, or of two the larger. The sign is lost. Between
+// 2^-127 and 2^-126 all become 2^-126; what is less, and 0, 2^-127; what rounds beyond 2^127, and
+// infinities, NaN.
+float f8e8m0_to_f32(uint8_t bits);
+uint8_t f32_to_f8e8m0(float value);
 
 // The nearest value of a half type; the value itself for the others.
 double round_to_half(DType dtype, double value);

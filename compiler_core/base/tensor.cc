@@ -37,6 +37,8 @@ double Tensor::get(int64_t i) const {
       return f8e4m3_to_f32(as<uint8_t>()[i]);
     case DType::kF8E5M2:
       return f8e5m2_to_f32(as<uint8_t>()[i]);
+    case DType::kF8E8M0:
+      return f8e8m0_to_f32(as<uint8_t>()[i]);
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:
@@ -67,6 +69,9 @@ void Tensor::set(int64_t i, double v) {
       return;
     case DType::kF8E5M2:
       as<uint8_t>()[i] = f32_to_f8e5m2(static_cast<float>(v));
+      return;
+    case DType::kF8E8M0:
+      as<uint8_t>()[i] = f32_to_f8e8m0(static_cast<float>(v));
       return;
     case DType::kBool:
       as<uint8_t>()[i] = v != 0;
@@ -101,6 +106,7 @@ int64_t Tensor::get_int(int64_t i) const {
     case DType::kBF16:
     case DType::kF8E4M3:
     case DType::kF8E5M2:
+    case DType::kF8E8M0:
       return static_cast<int64_t>(get(i));
   }
   return 0;
@@ -132,6 +138,7 @@ void Tensor::set_int(int64_t i, int64_t v) {
     case DType::kBF16:
     case DType::kF8E4M3:
     case DType::kF8E5M2:
+    case DType::kF8E8M0:
       set(i, static_cast<double>(v));
       return;
   }

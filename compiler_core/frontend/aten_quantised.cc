@@ -1,6 +1,6 @@
 // Integers that stand for real numbers: products of int8, and quantisation as torch.export's flow
 // writes it (quantized_decomposed) with a scale for a tensor, a channel, a row or a group. A value q
-// stands for (q - zero_point) * scale. Products of 8-bit floats with scales.
+// stands for (q - zero_point) * scale.
 #include <cmath>
 
 #include "compiler_core/frontend/expr.h"
@@ -193,59 +193,7 @@ Values weight_int8pack_mm(Call& c) {
   return {(wide_product * scales.cast(wide_product.dtype())).cast(x.dtype()).id};
 }
 
-// A scale of _scaled_mm, in a shape that broadcasts with the matrix `x`. It is one number, one for
-// each row or column, or one for each block of 128 along one axis or both.
-std::optional<Expr> scale_beside(Expr scale, Expr x) {
-  constexpr int64_t kBlock = 128;
-  const Shape given = scale.shape(), wanted = x.shape();
-  if (numel(given).is(1)) return scale.reshape({});
-  if (given.size() != 2) return std::nullopt;
-  Shape blocks, elements;  // two axes for each of the matrix: the block, and the place in it
-  for (size_t axis = 0; axis < 2; ++axis) {
-    const bool blocked = given[axis] != wanted[axis] && given[axis] * Dim(kBlock) == wanted[axis];
-    if (!blocked && given[axis] != wanted[axis] && !given[axis].is(1)) return std::nullopt;
-    blocks.insert(blocks.end(), {given[axis], Dim(1)});
-    elements.insert(elements.end(),
-                    {blocked ? given[axis] : wanted[axis], blocked ? Dim(kBlock) : Dim(1)});
-  }
-  const bool in_blocks = !elements[1].is(1) || !elements[3].is(1);
-  return in_blocks ? scale.reshape(blocks).broadcast(elements).reshape(wanted) : scale;
-}
-
-// (self * scale_a) times (mat2 * scale_b), plus bias, times scale_result. bf16 holds every 8-bit
-// float, so that their products are exact; a scale that is the same all along the sum is a factor of
-// the sum.
-Values scaled_mm(Call& c) {
-  GraphBuilder& b = c.b;
-  const Expr x = tensor(c, "self"), y = tensor(c, "mat2");
-  if (!c.ok() || x.shape().size() != 2 || y.shape().size() != 2)
-    return {c.invalid("needs two matrices")};
-  if (!is_f8(x.dtype()) || !is_f8(y.dtype()))
-    return {c.unsupported("products of other dtypes than float8 are not covered here")};
-  const auto scale_x = scale_beside(tensor(c, "scale_a"), x);
-  const auto scale_y = scale_beside(tensor(c, "scale_b"), y);
-  if (!c.ok() || !scale_x || !scale_y)
-    return {
-        c.unsupported("a scale is neither one number, nor one for each row of self and column "
-                      "of mat2, nor one for each block of 128")};
-  const auto is_factor = [](const Expr& scale, size_t depth) {
-    return scale.shape().empty() || scale.shape()[depth].is(1);
-  };
-  Expr result{&b, kInvalidNode};
-  if (is_factor(*scale_x, 1) && is_factor(*scale_y, 0)) {
-    const Expr sums{&b, b.matmul(x.cast(DType::kBF16).id, y.cast(DType::kBF16).id)};
-    result = sums * *scale_x * *scale_y;
-  } else {
-    const Expr left = x.cast(DType::kF32) * *scale_x, right = y.cast(DType::kF32) * *scale_y;
-    result = {&b, b.matmul(left.id, right.id)};
-  }
-  if (c.has("bias")) result = result + tensor(c, "bias").cast(DType::kF32);
-  if (c.has("scale_result")) result = result * scalar_of(c, "scale_result", DType::kF32);
-  return {result.cast(c.dtype("out_dtype", x.dtype())).id};
-}
-
 constexpr Lowering kLowerings[] = {
-    {"aten._scaled_mm.default", scaled_mm},
     {"aten._int_mm.default", int_mm},
     {"aten._weight_int8pack_mm.default", weight_int8pack_mm},
     {"aten.fake_quantize_per_tensor_affine.default", fake_quantize_per_tensor},

@@ -179,6 +179,8 @@ std::span<const Lowering> stacking_lowerings();
 std::span<const Lowering> embedding_bag_lowerings();
 std::span<const Lowering> expert_lowerings();
 std::span<const Lowering> quantised_lowerings();
+std::span<const Lowering> scaled_mm_lowerings();
+std::span<const Lowering> bit_lowerings();
 std::span<const Lowering> packed_weight_lowerings();
 std::span<const Lowering> torchao_lowerings();
 std::span<const Lowering> complex_lowerings();

@@ -78,7 +78,7 @@ Table make_table() {
         norm_backward_lowerings(), linear_algebra_lowerings(), scan_lowerings(),
         special_lowerings(),       expert_lowerings(),         quantised_lowerings(),
         packed_weight_lowerings(), torchao_lowerings(),        complex_lowerings(),
-        fourier_lowerings()})
+        fourier_lowerings(),       scaled_mm_lowerings(),      bit_lowerings()})
     for (const Lowering& lowering : list) table.emplace(lowering.name, &lowering);
   return table;
 }

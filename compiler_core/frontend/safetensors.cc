@@ -26,10 +26,11 @@ struct DTypeName {
   DType dtype;
 };
 constexpr DTypeName kDTypes[] = {
-    {"F64", DType::kF64},   {"F32", DType::kF32},        {"F16", DType::kF16},
-    {"BF16", DType::kBF16}, {"I8", DType::kI8},          {"I16", DType::kI16},
-    {"I32", DType::kI32},   {"I64", DType::kI64},        {"U8", DType::kU8},
-    {"BOOL", DType::kBool}, {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2},
+    {"F64", DType::kF64},        {"F32", DType::kF32},        {"F16", DType::kF16},
+    {"BF16", DType::kBF16},      {"I8", DType::kI8},          {"I16", DType::kI16},
+    {"I32", DType::kI32},        {"I64", DType::kI64},        {"U8", DType::kU8},
+    {"BOOL", DType::kBool},      {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2},
+    {"F8_E8M0", DType::kF8E8M0},
 };
 
 Result<DType> dtype_of(std::string_view name) {

@@ -44,6 +44,8 @@ Result<DType> to_dtype(ScalarTypeCode code) {
       return unsupported("float8_e4m3fnuz");
     case 32:
       return unsupported("float8_e5m2fnuz");
+    case 33:
+      return DType::kF8E8M0;
     default:
       return unsupported("number " + std::to_string(code.code) + " of the export schema");
   }

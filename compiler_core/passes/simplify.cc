@@ -38,6 +38,8 @@ int integer_bits(DType dtype) {
       return 7;
     case DType::kBool:
       return 1;
+    case DType::kF8E8M0:
+      return 0;
   }
   return 0;
 }
@@ -45,7 +47,7 @@ int integer_bits(DType dtype) {
 // Every value of `from` is a value of `to`.
 bool holds_exactly(DType to, DType from) {
   if (from == to) return true;
-  if (to == DType::kBool) return false;
+  if (to == DType::kBool || to == DType::kF8E8M0) return false;
   if (from == DType::kBool) return true;
   if (!is_float(from)) {
     const bool loses_sign = to == DType::kU8;  // the only unsigned type

@@ -74,7 +74,7 @@ class Classifier {
     if (kind == OpKind::kIndexMap || kind == OpKind::kGather || kind == OpKind::kCustom) return {};
     if (is_elementwise(node.op) || kind == OpKind::kReduce) return {};  // as half_is_only_moved()
     for (size_t i = 0; i < node.operands.size(); ++i)
-      if (is_f8(operand(node, i).dtype))
+      if (is_8_bit_float(operand(node, i).dtype))
         return refuse(node, "8-bit floats are only moved or converted; cast to bf16 before");
     return {};
   }

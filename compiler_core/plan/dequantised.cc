@@ -13,7 +13,8 @@ constexpr size_t kMostNodes = 32;
 
 bool is_float_cast(const Graph& graph, const Node& node) {
   const DType from = graph.node(node.operands[0]).dtype;
-  return is_float(from) && is_float(node.dtype) && !is_f8(from) && !is_f8(node.dtype);
+  return is_float(from) && is_float(node.dtype) && !is_8_bit_float(from) &&
+         !is_8_bit_float(node.dtype);
 }
 
 bool is_small_integer(const Node& node) {

@@ -28,6 +28,7 @@ Result<CUtensorMapDataType> data_type(DType dtype) {
       return CU_TENSOR_MAP_DATA_TYPE_UINT16;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
+    case DType::kF8E8M0:
     case DType::kI8:
     case DType::kU8:
     case DType::kBool:

@@ -169,6 +169,13 @@ TEST_F(DeviceReferenceTest, CastsBetweenAllTypes) {
   expect_interpreted(b.finish(outputs));
 }
 
+TEST_F(DeviceReferenceTest, ScalesOfBlocksAreConvertedAndMultiplied) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {777}), scale = b.input(DType::kF8E8M0, {99});
+  expect_interpreted(b.finish({b.cast(x, DType::kF8E8M0), b.cast(scale, DType::kF32),
+                               b.cast(scale, DType::kBF16), b.binary(Op::kMul, scale, scale)}));
+}
+
 TEST_F(DeviceReferenceTest, SourcesAndIndexMaps) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI32}) {
     GraphBuilder b;

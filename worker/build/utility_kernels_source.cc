@@ -16,7 +16,8 @@ std::string constants() {
   std::string text = "enum : long long {\n";
   for (int op = 0; op < kOpCount; ++op)
     text += fmt::format("  op_{} = {},\n", to_string(static_cast<Op>(op)), op);
-  for (int dtype = static_cast<int>(DType::kF64); dtype <= static_cast<int>(DType::kBool); ++dtype)
+  for (int dtype = static_cast<int>(DType::kF64); dtype <= static_cast<int>(DType::kF8E8M0);
+       ++dtype)
     text += fmt::format("  dtype_{} = {},\n", to_string(static_cast<DType>(dtype)), dtype);
   return text + "};\n";
 }

@@ -24,6 +24,8 @@ double unit_roundoff(DType dtype) {
       return 0x1p-4;
     case DType::kF8E5M2:
       return 0x1p-3;
+    case DType::kF8E8M0:
+      return 0.5;
     case DType::kI8:
     case DType::kI16:
     case DType::kI32:

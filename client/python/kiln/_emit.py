@@ -20,7 +20,8 @@ from kiln._arrays import dense_strides
 SCALAR_TYPES: dict[torch.dtype, int] = {
     torch.uint8: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.float16: 6,
     torch.float32: 7, torch.float64: 8, torch.complex32: 9, torch.complex64: 10, torch.complex128: 11,
-    torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30}
+    torch.bool: 12, torch.bfloat16: 13, torch.float8_e4m3fn: 29, torch.float8_e5m2: 30,
+    torch.float8_e8m0fnu: 33}
 _STRIDED = 7
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

@@ -17,8 +17,9 @@ from kiln.errors import InvalidArgument
 
 DTYPES: dict[tuple[int, int], torch.dtype] = {
     (2, 64): torch.float64, (2, 32): torch.float32, (2, 16): torch.float16, (4, 16): torch.bfloat16,
-    (10, 8): torch.float8_e4m3fn, (12, 8): torch.float8_e5m2, (0, 8): torch.int8, (0, 16): torch.int16,
-    (0, 32): torch.int32, (0, 64): torch.int64, (1, 8): torch.uint8, (6, 8): torch.bool}
+    (10, 8): torch.float8_e4m3fn, (12, 8): torch.float8_e5m2, (14, 8): torch.float8_e8m0fnu,
+    (0, 8): torch.int8, (0, 16): torch.int16, (0, 32): torch.int32, (0, 64): torch.int64, (1, 8): torch.uint8,
+    (6, 8): torch.bool}
 _MAX_SIZES = 1024  # that a launcher remembers
 _INVALID_ARGUMENT = 1  # kiln_code
 _address_of: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr

@@ -21,6 +21,7 @@ _SERVICES: tuple[Service, ...] = ("unknown", "reachable", "away")
 _AWAITED, _READY = 1, 2  # kiln_successor
 _KINDS = ("user", "parameter", "buffer", "constant", "seed", "mutation")
 _TYPES = {(2, 64): "f64", (2, 32): "f32", (2, 16): "f16", (4, 16): "bf16", (10, 8): "f8e4m3", (12, 8): "f8e5m2",
+          (14, 8): "f8e8m0",
           (0, 8): "i8", (0, 16): "i16", (0, 32): "i32", (0, 64): "i64", (1, 8): "u8", (6, 8): "bool"}
 
 

@@ -334,9 +334,10 @@ Result<DType> onnx_dtype(int32_t data_type) {
                                         "(float, double, float16, bfloat16, int8 to int64, uint8, "
                                         "bool) before the export");
   };
-  // Behind what libonnx 1.12 names: four of eight bits, two integers and a float of four.
-  constexpr int32_t kFirstFloat8 = 17, kLastFloat8 = 20, kLastOfFourBits = 23;
+  // Behind what libonnx 1.12 names: four of eight bits, two integers and a float of four, e8m0.
+  constexpr int32_t kFirstFloat8 = 17, kLastFloat8 = 20, kLastOfFourBits = 23, kFloat8E8M0 = 24;
   if (data_type >= kFirstFloat8 && data_type <= kLastFloat8) return named("float8");
+  if (data_type == kFloat8E8M0) return named("float8e8m0");
   if (data_type > kLastFloat8 && data_type <= kLastOfFourBits) return named("four bits");
   switch (data_type) {
     case Proto::UINT16:

@@ -84,6 +84,7 @@ std::string preamble(const Graph& graph, int lanes, std::initializer_list<std::s
        {"vector.h", "memory.h", "half.h", "math_f32.h", "math_f64.h", "integer.h", "reduce.h"})
     text += device_text(name);
   if (has_f8(graph)) text += device_text("f8.h");
+  if (has_e8m0(graph)) text += device_text("e8m0.h");
   for (const std::string_view name : extra) text += device_text(name);
   return text + "\n// ---- The kernel.\n";
 }

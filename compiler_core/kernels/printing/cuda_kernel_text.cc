@@ -38,6 +38,7 @@ std::string cuda_preamble(const Graph& graph, int lanes,
   // In this order: each uses the ones before it.
   for (const char* name : {"device.cuh", "vector.cuh", "memory.cuh", "math.cuh", "reduce.cuh"})
     text += device_text(name);
+  if (has_e8m0(graph)) text += device_text("e8m0.cuh");
   if (has_trigonometry(graph)) text += device_text("trig.cuh");
   if (has_random_values(graph)) text += device_text("random.cuh");
   for (const std::string_view name : extra) text += device_text(name);

@@ -33,6 +33,11 @@ bool has_f8(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const Node& node) { return is_f8(node.dtype); });
 }
 
+bool has_e8m0(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(),
+                             [](const Node& node) { return node.dtype == DType::kF8E8M0; });
+}
+
 ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
     : graph_(graph),
       dialect_(dialect),

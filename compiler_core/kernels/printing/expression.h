@@ -51,8 +51,9 @@ enum class Dialect : uint8_t { kCpu, kCuda };
 
 // Whether some node is a Philox, which takes vocabulary of its own: random.h, random.cuh.
 bool has_random_values(const Graph& graph);
-// Whether some node is an 8-bit float: f8.h.
+// Whether some node is an 8-bit float that products take: f8.h; or e8m0: e8m0.h, e8m0.cuh.
 bool has_f8(const Graph& graph);
+bool has_e8m0(const Graph& graph);
 
 class ExpressionPrinter {
  public:

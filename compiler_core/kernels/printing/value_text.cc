@@ -14,6 +14,7 @@ std::string_view narrowing(DType dtype, bool plain_nans) {
   if (dtype == DType::kBF16) return plain_nans ? "round_bf16_plain" : "round_bf16";
   if (dtype == DType::kF8E4M3) return "round_f8e4m3";
   if (dtype == DType::kF8E5M2) return "round_f8e5m2";
+  if (dtype == DType::kF8E8M0) return "round_f8e8m0";
   return wrapping(dtype);
 }
 
@@ -28,6 +29,7 @@ std::string_view register_type(DType dtype) {
     case DType::kBF16:
     case DType::kF8E4M3:
     case DType::kF8E5M2:
+    case DType::kF8E8M0:
       return "vf32";
     case DType::kI64:
       return "vi64";
@@ -50,6 +52,8 @@ std::string_view memory_type(DType dtype) {
       return "f8e4m3";
     case DType::kF8E5M2:
       return "f8e5m2";
+    case DType::kF8E8M0:
+      return "f8e8m0";
     case DType::kI8:
       return "signed char";
     case DType::kI16:

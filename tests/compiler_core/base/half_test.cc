@@ -98,5 +98,31 @@ TEST(Half, F8RoundsToNearestEvenAndOverflowsAsTorchDoes) {
   EXPECT_EQ(f32_to_f8e5m2(61440.0f), 0x7c);
 }
 
+TEST(Half, EveryE8M0IsAPowerOfTwoAndSurvivesARoundTrip) {
+  for (int bits = 0; bits < 255; ++bits) {
+    const auto code = static_cast<uint8_t>(bits);
+    EXPECT_EQ(f8e8m0_to_f32(code), std::ldexp(1.0f, bits - 127));
+    EXPECT_EQ(f32_to_f8e8m0(f8e8m0_to_f32(code)), code);
+    EXPECT_EQ(f32_to_f8e8m0(-f8e8m0_to_f32(code)), code) << "the sign is lost";
+  }
+  EXPECT_TRUE(std::isnan(f8e8m0_to_f32(0xff)));
+}
+
+// What torch 2.11 gives for each.
+TEST(Half, F32RoundsToE8M0AsTorchDoes) {
+  for (int bits = 1; bits < 254; ++bits) {
+    const float low = std::ldexp(1.0f, bits - 127), middle = 1.5f * low;
+    EXPECT_EQ(f32_to_f8e8m0(middle), bits + 1) << "halfway, to the larger";
+    EXPECT_EQ(f32_to_f8e8m0(std::nextafter(middle, 0.0f)), bits);
+    EXPECT_EQ(f32_to_f8e8m0(std::nextafter(2 * low, 0.0f)), bits + 1);
+  }
+  const std::pair<float, uint8_t> cases[] = {
+      {0.0f, 0},         {-0.0f, 0},           {0x1p-149f, 0},         {0x1p-128f, 0},
+      {0x1p-127f, 0},    {0x1.8p-127f, 1},     {0x1.4p-127f, 1},       {0x1.00001p-127f, 1},
+      {3.4e38f, 255},    {0x1.8p127f, 255},    {0x1.7ffffep127f, 254}, {HUGE_VALF, 255},
+      {-HUGE_VALF, 255}, {std::nanf(""), 255}, {-3.0f, 129},           {6.0f, 130}};
+  for (const auto& [value, code] : cases) EXPECT_EQ(f32_to_f8e8m0(value), code) << value;
+}
+
 }  // namespace
 }  // namespace kiln

@@ -35,8 +35,10 @@ TEST(Safetensors, what_is_written_is_read_back) {
   bf16.set(3, 1.5);
   Tensor truth(DType::kBool, {3});
   truth.set_int(1, 1);
+  Tensor scales(DType::kF8E8M0, {256});
+  for (int64_t i = 0; i < 256; ++i) scales.as<uint8_t>()[i] = static_cast<uint8_t>(i);
   const std::map<std::string, const Tensor*> written = {
-      {"a", &f32}, {"b\"\\\n", &i64}, {"c", &bf16}, {"d", &truth}, {"e", &none}};
+      {"a", &f32}, {"b\"\\\n", &i64}, {"c", &bf16}, {"d", &truth}, {"e", &none}, {"f", &scales}};
   ASSERT_TRUE(write_safetensors(directory.path() / "t.safetensors", written));
   const auto read = read_safetensors(directory.path() / "t.safetensors");
   ASSERT_TRUE(read) << read.error().message;
@@ -114,7 +116,8 @@ TEST(Safetensors, sizes_that_do_not_match_or_overflow_are_refused) {
 }
 
 TEST(Safetensors, a_dtype_that_is_not_covered_is_named) {
-  expect_refused(file_of(R"({"x":)" + entry("F8_E8M0", "[2]", "[0,2]") + "}", "ab"), "F8_E8M0");
+  expect_refused(file_of(R"({"x":)" + entry("F8_E4M3FNUZ", "[2]", "[0,2]") + "}", "ab"),
+                 "F8_E4M3FNUZ");
   expect_refused(file_of(R"({"x":)" + entry("C64", "[0]", "[0,0]") + "}", ""), "C64");
 }
 

@@ -95,7 +95,8 @@ TEST_P(F8, ReductionsReadAndStoreThem) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, F8, ::testing::Values(DType::kF8E4M3, DType::kF8E5M2),
+INSTANTIATE_TEST_SUITE_P(Types, F8,
+                         ::testing::Values(DType::kF8E4M3, DType::kF8E5M2, DType::kF8E8M0),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 }  // namespace

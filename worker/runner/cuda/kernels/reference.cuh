@@ -16,6 +16,8 @@ KILN_INLINE double finish(double x, i64 dtype, i64 high) {
       return from_f8e4m3(to_f8e4m3(static_cast<float>(x)));
     case dtype_f8e5m2:
       return from_f8e5m2(to_f8e5m2(static_cast<float>(x)));
+    case dtype_f8e8m0:
+      return from_f8e8m0(to_f8e8m0(static_cast<float>(x)));
     default:
       return x;
   }

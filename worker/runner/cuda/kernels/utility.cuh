@@ -13,7 +13,7 @@ KILN_INLINE i64 self_index() { return static_cast<i64>(block_index()) * 256 + th
 // ---- Elements of every dtype. Halves by their bits, as compiler_core/base/half.h does.
 KILN_INLINE bool is_float(i64 dtype) {
   return dtype == dtype_f64 || dtype == dtype_f32 || dtype == dtype_f16 || dtype == dtype_bf16 ||
-         dtype == dtype_f8e4m3 || dtype == dtype_f8e5m2;
+         dtype == dtype_f8e4m3 || dtype == dtype_f8e5m2 || dtype == dtype_f8e8m0;
 }
 KILN_INLINE u64 bits_of(double x) { return static_cast<u64>(high_bits(x)) << 32 | low_bits(x); }
 KILN_INLINE double from_bits(u64 x) {
@@ -78,6 +78,15 @@ KILN_INLINE unsigned char to_f8e5m2(float value) {
 KILN_INLINE float from_f8e5m2(unsigned char bits) {
   return from_f16(static_cast<unsigned short>(bits << 8));
 }
+KILN_INLINE unsigned char to_f8e8m0(float value) {
+  const unsigned magnitude = as_bits(value) & 0x7fffffffu;
+  if (magnitude >= 0x7f800000u) return 0xff;  // infinity, NaN
+  return static_cast<unsigned char>((magnitude + (magnitude == 0x400000u ? 0 : 0x400000u)) >> 23);
+}
+KILN_INLINE float from_f8e8m0(unsigned char bits) {
+  if (bits == 0xff) return as_float(0x7fc00000u);
+  return as_float(bits == 0 ? 0x400000u : static_cast<unsigned>(bits) << 23);
+}
 
 // An element of any dtype as its bits, in the low end.
 KILN_INLINE u64 bits_at(const void* data, i64 dtype, i64 i) {
@@ -128,6 +137,8 @@ KILN_INLINE double float_of(u64 bits, i64 dtype) {
       return from_f8e4m3(static_cast<unsigned char>(bits));
     case dtype_f8e5m2:
       return from_f8e5m2(static_cast<unsigned char>(bits));
+    case dtype_f8e8m0:
+      return from_f8e8m0(static_cast<unsigned char>(bits));
     default:
       return from_bits(bits);
   }
@@ -144,6 +155,8 @@ KILN_INLINE u64 bits_of_float(double x, i64 dtype) {
       return to_f8e4m3(static_cast<float>(x));
     case dtype_f8e5m2:
       return to_f8e5m2(static_cast<float>(x));
+    case dtype_f8e8m0:
+      return to_f8e8m0(static_cast<float>(x));
     default:
       return bits_of(x);
   }
