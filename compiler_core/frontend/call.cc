@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/lowering.h"
 #include "compiler_core/frontend/refusals.h"
 
@@ -102,6 +103,7 @@ void Call::compute_in_declared_type() {
 }
 
 NodeId Call::as_read(std::string_view tensor, NodeId value) {
+  if (promote_to_ && ok()) return b.cast(value, promote_types(b.dtype(value), *promote_to_));
   if (cast_to_ && ok() && is_float(b.dtype(value)) && b.dtype(value) != DType::kF64)
     return b.cast(value, *cast_to_);
   if (part_ == Part::kAll || !ok()) return value;

@@ -85,6 +85,8 @@ struct ExportedNode {
   std::vector<Argument> outputs;
   std::string_view stack_trace;
   std::string_view module_stack;  // metadata's nn_module_stack
+  // What the operands are cast to first, and the result is cast to: an op under higher_order.out_dtype.
+  std::optional<ScalarTypeCode> computes_in;
 };
 
 // The tensors among a node's arguments from number `from` on; options may stand between them.

@@ -201,9 +201,16 @@ class ModelLowering {
     const bool in_place_only = find_lowering(name) == nullptr && functional.has_value();
     Call call(b_, model_, scope.declarations.tensors(), node, scope.values, random_);
     if (scope.autocast && is_autocast_op(name)) call.compute_in_declared_type();
+    std::optional<DType> out_dtype;
+    if (node.computes_in) {
+      TRY(out_dtype, to_dtype(*node.computes_in));
+      call.promote_to(*out_dtype);
+    }
     std::optional<Values> lowering = lowered(call, in_place_only ? *functional : name);
     if (!lowering) return fail(Code::kUnsupported, call.has_complex() ? kOfComplex : "");
     Values results = *std::move(lowering);
+    if (out_dtype && b_.ok())
+      for (NodeId& each : results) each = b_.cast(each, *out_dtype);
     if (functional && b_.ok()) TRY_STATUS(change_in_place(scope, call.first_tensor(), results));
     if (!b_.ok()) return fail(*b_.error());
     for (const Call::Overwritten& each : call.overwritten())

@@ -100,6 +100,8 @@ class Call {
   void read(Part part) { part_ = part; }
   // From here on floating operands are cast to the dtype that the first output is declared to have.
   void compute_in_declared_type();
+  // From here on operands are cast to what their dtype and this one promote to.
+  void promote_to(DType type) { promote_to_ = type; }
 
   // Uniform in [0, 2^32), as i64, from a stream of its own.
   NodeId random_words(Shape shape);
@@ -138,7 +140,7 @@ class Call {
   std::vector<Overwritten> overwritten_;
   Overwritten substituted_;
   Part part_ = Part::kAll;
-  std::optional<DType> cast_to_;
+  std::optional<DType> cast_to_, promote_to_;
 };
 
 // The op's outputs, in order; what they are does not matter once the builder holds an error.

@@ -56,6 +56,9 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.istft",
      "the inverse of stft is not covered: add the irfft of each frame where it belongs"},
     {"higher_order.map", kLoop},
+    {"higher_order.out_dtype",
+     "PyTorch allows mm, linear, mul, div, conv2d and convolution under it: cast the operands of "
+     "others"},
     {"higher_order.flex_attention",
      "its score function is a program of its own: use scaled_dot_product_attention with a mask"},
     {"aten.quantize_per_tensor", kQuantised},

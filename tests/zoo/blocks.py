@@ -331,7 +331,8 @@ class Looped(nn.Module):
         def step(i: torch.Tensor, root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             return i + 1, 0.5 * (root + x / root)
 
-        return while_loop(going_on, step, (torch.zeros((), dtype=torch.long), torch.ones_like(x)))[1]  # type: ignore
+        begin = torch.zeros((), dtype=torch.long, device=x.device)
+        return while_loop(going_on, step, (begin, torch.ones_like(x)))[1]  # type: ignore
 
 
 @model("while_loop", "loops")

@@ -96,7 +96,8 @@ def primitives(cube: Any, wave: Any, window: Any) -> Any:
     return (half, torch._fft_c2c(torch.complex(cube, cube), [0, 2], 1, True),
             torch._fft_c2c(torch.complex(cube, cube), [1], 2, False), torch._fft_c2r(half, [1, 2], 2, 10),
             torch.stft(wave, 16, 4, 12, window, return_complex=True),
-            torch.stft(wave[0], 16, 8, center=False, normalized=True, return_complex=True, window=torch.ones(16)))
+            torch.stft(wave[0], 16, 8, center=False, normalized=True, return_complex=True,
+                       window=torch.ones(16, device=wave.device)))
 
 
 @program("quantised", normal(6, 16), lambda: torch.randint(-128, 127, (8, 16), dtype=torch.int8),
@@ -108,7 +109,7 @@ def quantised(x: Any, weight: Any, scales: Any, zeros: Any) -> Any:
     one, nought = scales[:1], zeros[:1]
     rows = ops.quantize_per_tensor(x, 0.03, 5, -128, 127, torch.int8)
     bytes_ = ops.quantize_per_tensor.tensor(x, one, nought.clamp(min=0), 0, 255, torch.uint8)
-    token, nothing = x.abs().amax(1, keepdim=True) / 127, torch.zeros(6, 1, dtype=torch.int64)
+    token, nothing = x.abs().amax(1, keepdim=True) / 127, torch.zeros(6, 1, dtype=torch.int64, device=x.device)
     by_token = ops.quantize_per_token(x, token, nothing, -128, 127, torch.int8)
     grouped = ops.quantize_per_channel_group(x, token.expand(6, 4), nothing.expand(6, 4), -8, 7, torch.int8, 4)
     channels = ops.quantize_per_channel(x[:, :8], scales, zeros, 1, -128, 127, torch.int8)
@@ -210,7 +211,7 @@ def torchao_blocks() -> Case:
 
 @program("float8", normal(32, 64), normal(48, 64), lambda: torch.rand(48))
 def float8(x: Any, weight: Any, bias: Any) -> Any:
-    one, scale = torch.ones(()), x.abs().amax() / 448
+    one, scale = torch.ones((), device=x.device), x.abs().amax() / 448
     a, b = (x / scale).to(torch.float8_e4m3fn), weight.to(torch.float8_e4m3fn).t()
     return (a, x.to(torch.float8_e5m2), a.to(torch.bfloat16), b.float(), (x * 1000).to(torch.float8_e4m3fn).float(),
             torch._scaled_mm(a, b, scale, one, bias=bias.bfloat16(), out_dtype=torch.bfloat16),
@@ -234,7 +235,8 @@ def loops(gate: Any, x: Any) -> Any:
     last, states = scan(step, torch.zeros_like(x[0]), (gate, x))
     later, _ = scan(step, last.clone(), (gate, x), reverse=True)
     sums = associative_scan(lambda a, b: a + b.cos() * 0.5 + b, x, 0, combine_mode="generic")
-    count, root = while_loop(lambda i, root: i < 5, newton, (torch.zeros((), dtype=torch.long), torch.ones_like(x)))
+    begin = torch.zeros((), dtype=torch.long, device=x.device)
+    count, root = while_loop(lambda i, root: i < 5, newton, (begin, torch.ones_like(x)))
     return last, states, later, sums, count, root, mapped(lambda each, by: each * by.sum(), x, gate[0])
 
 

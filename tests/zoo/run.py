@@ -63,7 +63,11 @@ class Worker:
                 self.close()
                 return {"verdict": "crashed", "why": f"exit {self._process.returncode}", "lost": True}
             if line.startswith("{"):
-                return dict(json.loads(line))
+                answer = dict(json.loads(line))
+                if "CUDA error" in str(answer.get("why", "")):  # nothing can be run in its CUDA context any more
+                    self.close()
+                    answer["lost"] = True
+                return answer
 
     def close(self) -> None:
         self._process.kill()
