@@ -399,8 +399,11 @@ class ModelParser {
     node.target = *op;
     node.computes_in = *type;
     node.inputs.erase(node.inputs.begin(), node.inputs.begin() + 2);
-    if (node.inputs.size() > known->names.size()) return invalid("has too many operands");
-    for (size_t i = 0; i < node.inputs.size(); ++i) node.inputs[i].name = known->names[i];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (i >= known->names.size() || known->names[i].empty())
+        return invalid("has more operands than " + std::string(*op));
+      node.inputs[i].name = known->names[i];
+    }
     return {};
   }
 
