@@ -33,17 +33,35 @@ class Restart : public ::testing::Test {
                         file("worker.out"), file("worker.log"),
                         {"XDG_CACHE_HOME=" + file("cache").string()});
   }
+  json stats() const {
+    return run({binary("kiln"), "stats", "--json", "--coordinator", endpoint_}).json();
+  }
   // The field of `kiln stats --json`; -1: nobody answers.
   int stat(const char* field) const {
-    const json now = run({binary("kiln"), "stats", "--json", "--coordinator", endpoint_}).json();
+    const json now = stats();
     return now.is_object() && now.contains(field) ? now[field].get<int>() : -1;
   }
-  bool await(const char* field, int least) const {
+  template <class Happened>
+  static bool await(const Happened& happened) {
     for (int tries = 0; tries < 1'200; ++tries) {
-      if (stat(field) >= least) return true;
+      if (happened()) return true;
       std::this_thread::sleep_for(milliseconds(50));
     }
     return false;
+  }
+  bool await(const char* field, int least) const {
+    return await([&] { return stat(field) >= least; });
+  }
+  // A worker that was there and stands still: a coordinator that has just begun lets clients wait
+  // three seconds for the first one, and half a minute for one that it knew.
+  Child stopped_worker() const {
+    Child worker = this->worker();
+    EXPECT_TRUE(await([this] {
+      const json now = stats();
+      return now.is_object() && !now["workers"].empty();
+    })) << "no worker came";
+    worker.signal(SIGSTOP);
+    return worker;
   }
   Child client(int number, const std::string& graph, std::vector<std::string> more = {}) const {
     std::vector<std::string> words = {binary("kiln"), "compile",      small_graph(graph),
@@ -74,13 +92,14 @@ TEST_F(Restart, TenWaitingClientsGetTheirTunedPrograms) {
   const std::vector<std::string> graphs = {"softmax.pt2", "layernorm.pt2", "colsum.pt2"};
   for (int round = 0; round < rounds(); ++round) {
     const std::string data = "data" + std::to_string(round);
-    Child service = coordinator(data), worker = Child::none();
+    Child service = coordinator(data);
+    const Child worker = stopped_worker();
     std::vector<Child> clients;
     for (int i = 0; i < 10; ++i)
       clients.push_back(
-          client(i, graphs[static_cast<size_t>(i) % graphs.size()], {"--deadline", "60"}));
+          client(i, graphs[static_cast<size_t>(i) % graphs.size()], {"--deadline", "240"}));
     ASSERT_TRUE(await("requests_open", 10)) << "the clients do not wait";
-    worker = this->worker();
+    worker.signal(SIGCONT);
     ASSERT_TRUE(await("candidates_measured", 1)) << "nothing is tuned";
     service.signal(SIGKILL);
     service.wait();
@@ -101,7 +120,8 @@ TEST_F(Restart, TenWaitingClientsGetTheirTunedPrograms) {
 
 TEST_F(Restart, OneThatDoesNotComeBackIsNamedAndTheProgramIsCompiledHere) {
   Child service = coordinator("data");
-  Child waiting = client(0, "softmax.pt2", {"--deadline", "8"});
+  const Child worker = stopped_worker();
+  Child waiting = client(0, "softmax.pt2", {"--deadline", "20"});
   ASSERT_TRUE(await("requests_open", 1));
   service.signal(SIGKILL);
   service.wait();
