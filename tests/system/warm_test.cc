@@ -59,7 +59,9 @@ TEST_F(Warm, WhatIsQueuedIsTunedThoughEverythingIsKilledAtOnce) {
   for (int deaths = 0; deaths < 2; ++deaths) {
     restart();
     const json now = status();
-    EXPECT_EQ(now["queued"].get<int>() + now["running"].get<int>(), 1) << service_->log();
+    // It is tuned as soon as the service is ready again, and may be done when it is asked for.
+    const bool waits = now["queued"].get<int>() + now["running"].get<int>() == 1;
+    EXPECT_TRUE(waits || check("softmax") == 0) << now << service_->log();
     std::this_thread::sleep_for(std::chrono::milliseconds(150 * deaths));
   }
   await_idle();
