@@ -12,7 +12,7 @@ namespace kiln::testing {
 class ClientAsk {
  public:
   // How long a client may take by its own deadline, and how long we wait for it.
-  static constexpr int kDeadlineS = 30, kPatienceS = 40;
+  static constexpr int kDeadlineS = 60, kPatienceS = 90;
 
   struct Key {
     int program;

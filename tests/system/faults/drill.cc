@@ -62,7 +62,7 @@ void Drill::restart(const Trouble& trouble, std::string_view program) {
   Child& child = program == "kiln-worker" ? service_.worker(0) : service_.coordinator();
   child.signal(SIGTERM);
   const auto start = Clock::now();
-  while (child.running() && seconds_since(start) < 15) {
+  while (child.running() && seconds_since(start) < 60) {
     pause_ms(2);
     if (trouble.stops_at_a_point() && seconds_since(start) * 1000 > trouble.for_ms)
       child.signal(SIGCONT);
@@ -355,7 +355,10 @@ void Drill::check_stored(bool tuned) {
     if (key.tuned == tuned)
       arguments.push_back(small_program(programs_of(service_), key.program).graph.string());
   if (arguments.size() == before) return;
-  const Finished checked = service_.run_client(arguments, 120);
+  constexpr int kAway = 3;  // the coordinator has not answered in time
+  Finished checked;
+  for (const auto start = Clock::now(); seconds_since(start) < kPatienceS; pause_ms(100))
+    if (checked = service_.run_client(arguments, 120); checked.exit_code != kAway) break;
   if (checked.exit_code == 0) return;
   ++tally_.lost;
   complain(fmt::format("of {} programs some are gone: {} {}", arguments.size() - before,

@@ -263,8 +263,15 @@ TEST(Queue, SurvivesAKillAndADiskThatErrsAtTheNextStart) {
   house.end();
 }
 
+// Once the coordinator answers.
 json stats_of(const LiveService& service) {
-  return service.run_client({"stats", "--json"}, 5).json();
+  json stats = json::object();
+  EXPECT_TRUE(eventually([&] {
+    const json said = service.run_client({"stats", "--json"}, 10).json();
+    if (said.is_object()) stats = said;
+    return said.is_object();
+  }));
+  return stats;
 }
 
 // All that a late result could change.

@@ -14,7 +14,7 @@
 namespace kiln::testing {
 namespace {
 
-constexpr int kMaxDescriptors = 200, kTries = 250, kPauseMs = 20;
+constexpr int kMaxDescriptors = 200, kTries = 3'000, kPauseMs = 20;
 constexpr const char* kFiller = "filler";
 
 void pause() {

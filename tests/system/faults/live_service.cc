@@ -184,7 +184,7 @@ std::string LiveService::stop() {
   std::string trouble;
   const auto end = [&](Child& child, const std::string& name) {
     child.signal(SIGTERM);
-    const auto deadline = Clock::now() + std::chrono::seconds(15);
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
     while (child.running() && Clock::now() < deadline) pause_ms(10);
     if (child.running()) {
       trouble += name + " does not end at SIGTERM; ";

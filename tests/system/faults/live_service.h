@@ -46,7 +46,7 @@ class LiveService {
   // Starts again whoever ended.
   void tend();
   // Tends until the coordinator answers and every worker has reported to it.
-  bool await(int timeout_s = 30);
+  bool await(int timeout_s = 90);
   // SIGCONT to everybody.
   void wake();
   // kill -9 of everybody, started again by tend().
