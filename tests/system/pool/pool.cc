@@ -150,9 +150,16 @@ std::string Pool::ask(const std::string& sql) const {
       .value_or("");
 }
 
+std::string Pool::insist(const std::string& sql) const {
+  std::string answer;
+  for (const auto start = Clock::now(); Clock::now() - start < kPatience; pause_ms(50))
+    if (answer = ask(sql); !answer.empty()) break;
+  return answer;
+}
+
 void Pool::keep_history() const {
   (void)ask(kHistory);
-  CHECK(ask("SELECT count(*) FROM judged.history") != "", "the tables are there");
+  CHECK(insist("SELECT count(*) FROM judged.history") != "", "the tables are there");
 }
 
 void Pool::set_postgres(size_t coordinator, TcpProxy::Mode mode) {
@@ -186,13 +193,13 @@ std::vector<std::string> Pool::complaints() const {
   if (options_.has_history) {
     if (const std::string late = ask(kPublishedLate); !late.empty())
       complain("published when the term was over: " + late);
-    const std::string terms = ask(
+    const std::string terms = insist(
         "SELECT count(*) - count(DISTINCT epoch) FROM (SELECT epoch, lag(epoch) OVER (ORDER BY id)"
         " AS before FROM judged.history WHERE what = 'terms') t WHERE epoch IS DISTINCT FROM "
         "before");
     if (terms != "0") complain("an epoch was issued twice");
   }
-  if (const std::string dead = ask(kNotLive); dead != "0")
+  if (const std::string dead = insist(kNotLive); dead != "0")
     complain("programs are stored whose binaries are not: " + dead);
   const std::set<std::string> objects = s3_.objects();
   const std::string live = ask("SELECT object FROM kiln.blobs WHERE state = 'L'");

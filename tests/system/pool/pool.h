@@ -71,6 +71,7 @@ class Pool {
   Builds builds() const;
   // A question to PostgreSQL; "" when it is away.
   std::string ask(const std::string& sql) const;
+  std::string insist(const std::string& sql) const;  // with patience, until it answers
   // What is not as promised of the store: two terms with one epoch, something that was published
   // under another term than the last, a live blob without an object.
   std::vector<std::string> complaints() const;

@@ -29,6 +29,14 @@ class PoolFaults : public ::testing::Test {
       ADD_FAILURE() << describe(trouble) << ": " << complaint;
   }
 
+  // Until its point was reached: whoever led when the round began may have lost its term before.
+  void expect_good_when_struck(const PoolTrouble& trouble) {
+    const int struck = drill_->tally().struck;
+    for (int tries = 0; tries < 4 && drill_->tally().struck == struck; ++tries)
+      expect_good(trouble);
+    EXPECT_GT(drill_->tally().struck, struck) << describe(trouble) << ": not reached";
+  }
+
   const TempDir dir_ = TempDir::create("kiln-pool").value();
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<PoolDrill> drill_;
@@ -37,17 +45,16 @@ class PoolFaults : public ::testing::Test {
 TEST_F(PoolFaults, TheLeaderDiesAroundAStatement) {
   begin();
   if (pool_ == nullptr) return;
-  expect_good({.kind = Kind::kKillAtStatement, .point = {"COMMIT", true}});
-  expect_good({.kind = Kind::kKillAtStatement, .point = {"INSERT INTO programs", false}});
-  EXPECT_EQ(drill_->tally().struck, 3) << "with the round without trouble";
+  expect_good_when_struck({.kind = Kind::kKillAtStatement, .point = {"COMMIT", true}});
+  expect_good_when_struck(
+      {.kind = Kind::kKillAtStatement, .point = {"INSERT INTO programs", false}});
 }
 
 TEST_F(PoolFaults, TheLeaderDiesAsItPutsABinaryAndItsSuccessorAsItTakesTheTerm) {
   begin();
   if (pool_ == nullptr) return;
-  expect_good({.kind = Kind::kKillAtPut, .point = {"", true}});
-  expect_good({.kind = Kind::kKillAtTake, .point = {"", true}});
-  EXPECT_EQ(drill_->tally().struck, 3);
+  expect_good_when_struck({.kind = Kind::kKillAtPut, .point = {"", true}});
+  expect_good_when_struck({.kind = Kind::kKillAtTake, .point = {"", true}});
 }
 
 TEST_F(PoolFaults, TheLeaderStandsStillForLongerThanItsTerm) {
