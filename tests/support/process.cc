@@ -130,6 +130,16 @@ Finished run(const std::vector<std::string>& arguments, const std::vector<std::s
   return result;
 }
 
+Finished ask(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+             int timeout_s) {
+  const auto deadline = Clock::now() + std::chrono::minutes(1);
+  for (;;) {
+    Finished done = run(arguments, environment, timeout_s);
+    if (done.err.find("no coordinator answers at") == std::string::npos || Clock::now() > deadline)
+      return done;
+  }
+}
+
 Child Child::start(const std::vector<std::string>& arguments, const Path& out, const Path& err,
                    const std::vector<std::string>& environment) {
   const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -23,6 +23,11 @@ struct Finished {
 Finished run(const std::vector<std::string>& arguments,
              const std::vector<std::string>& environment = {}, int timeout_s = 120);
 
+// As run(), of a `kiln` whose coordinator is there: again, for a minute, while it says that none
+// answers. A coordinator that gets no CPU time for two seconds is away to it.
+Finished ask(const std::vector<std::string>& arguments,
+             const std::vector<std::string>& environment = {}, int timeout_s = 120);
+
 // A child in the background, killed when the object goes.
 class Child {
  public:

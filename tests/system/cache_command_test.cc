@@ -35,7 +35,7 @@ class CacheCommand : public ::testing::Test {
   Finished through(const std::string& endpoint, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {binary("kiln"), "cache"});
     arguments.insert(arguments.end(), {"--coordinator", endpoint, "--json"});
-    return run(arguments);
+    return ask(arguments);
   }
   std::string program(int n) const { return samples::key("program", n).hex(); }
 

@@ -43,13 +43,13 @@ class Candidates : public ::testing::Test {
   // The winner, and how often a candidate was rejected.
   nlohmann::json kernel() const {
     const Finished done =
-        run({binary("kiln"), "compile", file_, "--target", "cuda:sm_90a", "--mode", "max-autotune",
+        ask({binary("kiln"), "compile", file_, "--target", "cuda:sm_90a", "--mode", "max-autotune",
              "--strict", "--json", "--coordinator", service_.endpoint()});
     EXPECT_EQ(done.exit_code, 0) << done.err << service_.log();
     return done.exit_code == 0 ? done.json()["kernels"][0] : nlohmann::json();
   }
   Finished run_it() const {
-    return run({binary("kiln"), "run", file_, "--target", "cuda", "--mode", "max-autotune",
+    return ask({binary("kiln"), "run", file_, "--target", "cuda", "--mode", "max-autotune",
                 "--libcuda", KILN_FAKE_LIBCUDA, "--runs", "1", "--json", "--coordinator",
                 service_.endpoint()});
   }

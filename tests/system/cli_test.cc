@@ -27,9 +27,8 @@ class Cli : public ::testing::Test {
   }
   Finished kiln(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), binary("kiln"));
-    return run(arguments, service_
-                              ? std::vector<std::string>{"KILN_COORDINATOR=" + service_->endpoint()}
-                              : std::vector<std::string>{});
+    if (!service_) return run(arguments);
+    return ask(arguments, {"KILN_COORDINATOR=" + service_->endpoint()});
   }
   json stats() { return kiln({"stats", "--json"}).json(); }
   Path write(const std::string& name, std::string_view text) {

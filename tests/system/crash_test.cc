@@ -21,7 +21,7 @@ class Crash : public ::testing::Test {
 
   Finished kiln(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), binary("kiln"));
-    return run(arguments, {"KILN_COORDINATOR=" + service_->endpoint()}, 180);
+    return ask(arguments, {"KILN_COORDINATOR=" + service_->endpoint()}, 180);
   }
   json stats() { return kiln({"stats", "--json"}).json(); }
 
@@ -62,7 +62,11 @@ class Crash : public ::testing::Test {
   }
 
   void kill_all(const std::string& name) {
-    const std::vector<pid_t> pids = descendants(service_->child().pid(), name);
+    std::vector<pid_t> pids;
+    for (int tries = 0; tries < 6'000 && pids.empty(); ++tries) {  // another may be starting
+      std::this_thread::sleep_for(std::chrono::milliseconds(tries == 0 ? 0 : 10));
+      pids = descendants(service_->child().pid(), name);
+    }
     EXPECT_FALSE(pids.empty()) << name << " is not running";
     for (pid_t pid : pids) ::kill(pid, SIGKILL);
   }

@@ -31,7 +31,7 @@ class GpuService : public ::testing::Test {
         binary("kiln"), "compile", dir_.path() / "add.kiln", "--target",        target, "--mode",
         "max-autotune", "--json",  "--coordinator",          service.endpoint()};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
+    return ask(arguments);
   }
   TempDir dir_;
 };
@@ -81,7 +81,7 @@ class GpuServiceLibraries : public GpuService {
         with_gpu({binary("kiln"), command, product_, "--target", "cuda", "--mode", "max-autotune",
                   "--json", "--coordinator", endpoint, "--no-fallback"});
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments, environment);
+    return ask(arguments, environment);
   }
 
   const std::string product_ = (dir_.path() / "product.kiln").string();

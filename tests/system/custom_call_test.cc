@@ -43,6 +43,7 @@ class CustomCalls : public ::testing::Test {
     ClientOptions options;
     options.coordinator = service.endpoint();
     options.allow_fallback = false;
+    options.connect_timeout = std::chrono::seconds(60);
 #ifdef KILN_FAKE_LIBCUDA
     if (gpu) {
       options.libcuda = KILN_FAKE_LIBCUDA;

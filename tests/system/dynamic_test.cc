@@ -20,12 +20,13 @@ class Dynamic : public OneService<> {
     ClientOptions options;
     options.coordinator = service_->endpoint();
     options.allow_fallback = false;
+    options.connect_timeout = std::chrono::seconds(60);
     return *Client::create(options);
   }
 
   static int64_t misses() {
     const Finished stats =
-        run({binary("kiln"), "stats", "--coordinator", service_->endpoint(), "--json"});
+        ask({binary("kiln"), "stats", "--coordinator", service_->endpoint(), "--json"});
     return stats.json().at("misses").get<int64_t>();
   }
 
@@ -100,14 +101,14 @@ TEST_F(Dynamic, OneSoftmaxServesEverySizeWhenTuned) {
 
 TEST_F(Dynamic, HintsMakeProgramsSideBySide) {
   const Finished made =
-      run({binary("kiln"), "compile", small_graph("batch_dynamic_mlp.pt2"), "--hint", "s0=1,32,512",
+      ask({binary("kiln"), "compile", small_graph("batch_dynamic_mlp.pt2"), "--hint", "s0=1,32,512",
            "--coordinator", service_->endpoint(), "--no-fallback", "--verify", "--json"});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const nlohmann::json parts = made.json().at("specialisations");
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[0]["guards"][0], "1 <= s0 <= 5");
   EXPECT_EQ(parts[2]["symbols"][0]["hint"], 512);
-  const Finished ran = run({binary("kiln"), "run", small_graph("batch_dynamic_mlp.pt2"), "--expect",
+  const Finished ran = ask({binary("kiln"), "run", small_graph("batch_dynamic_mlp.pt2"), "--expect",
                             small_graph("batch_dynamic_mlp.safetensors"), "--hint", "s0=1,32,512",
                             "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
   ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
@@ -123,6 +124,7 @@ TEST(DynamicSearch, BeginsWithTheWinnerOfTheNearestSize) {
     ClientOptions options;
     options.coordinator = service.endpoint();
     options.allow_fallback = false;
+    options.connect_timeout = std::chrono::seconds(60);
     const auto client = *Client::create(options);
     for (const int64_t columns : {1000, 1016}) {
       GraphBuilder builder;

@@ -10,7 +10,7 @@ namespace {
 
 Finished kiln(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), binary("kiln"));
-  return run(arguments);
+  return ask(arguments);
 }
 
 TEST(Explain, PrintsKernelsGraphsAndSources) {

@@ -193,6 +193,7 @@ class Hostile : public ::testing::TestWithParam<Attempt> {
     ClientOptions options;
     options.coordinator = service_->endpoint();
     options.allow_fallback = false;
+    options.connect_timeout = std::chrono::seconds(60);
     CompileOptions wanted;
     wanted.deadline = std::chrono::seconds(100);
     // Nothing is loaded here.
@@ -243,6 +244,7 @@ TEST(HostileUnconfined, IsSeen) {
   ClientOptions options;
   options.coordinator = service.endpoint();
   options.allow_fallback = false;
+  options.connect_timeout = std::chrono::seconds(60);
   const auto client = *Client::create(std::move(options));
   for (const std::string what : {"socket(2, 1, 0) >= 0", "reads(FILE(/etc/passwd))",
                                  "access(FILE(/proc/1), 0) == 0 && getppid() != 0"}) {

@@ -28,7 +28,7 @@ class KeyedService : public ::testing::Test {
     arguments.insert(arguments.begin(), binary("kiln"));
     if (!endpoint_.empty() && !key.empty())
       arguments.insert(arguments.end(), {"--coordinator", endpoint_, "--key", at(key + ".key")});
-    return run(arguments);
+    return ask(arguments);
   }
   void serve(const std::string& confirm) {
     coordinator_ = Child::start(

@@ -85,6 +85,7 @@ class LyingWorker : public testing::KeyedService {
     if (!cache_dir.empty()) how.cache_dir = at(cache_dir);
     how.allow_fallback = false;
     how.threads = 1;
+    how.connect_timeout = seconds(60);
     return Client::create(how).value();
   }
   // What the service stores: a default program that is verified.
@@ -128,7 +129,7 @@ TEST_F(LyingWorker, WithConfirm2AndOneHonestOfTwoNoWrongProgramIsServed) {
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(right, 0) << "what both build alike is served";
   EXPECT_GT(refused, 0) << "the liar lied";
-  EXPECT_TRUE(seen("honest") && seen("mallory")) << log();
+  EXPECT_TRUE(eventually([&] { return seen("honest") && seen("mallory"); })) << log();
 }
 
 TEST_F(LyingWorker, ASampleFindsItAndAllThatItReportedIsGoneFromServiceAndClients) {

@@ -16,7 +16,7 @@ class Models : public OneService<> {
     const std::string file = std::string(KILN_SOURCE_DIR) + "/tests/graphs/models/" + model;
     for (size_t i = 0; i < sizes.size(); ++i) {
       const Finished ran =
-          run({binary("kiln"), "run", file + ".pt2", "--expect", file + sizes[i] + ".safetensors",
+          ask({binary("kiln"), "run", file + ".pt2", "--expect", file + sizes[i] + ".safetensors",
                "--coordinator", service_->endpoint(), "--no-fallback", "--verify", "--json"});
       ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err << service_->log();
       const nlohmann::json report = ran.json();

@@ -111,13 +111,13 @@ class OneLayer : public ::testing::Test {
     const Path file = dir_.path() / (name + ".kiln");
     EXPECT_TRUE(write_file(file, model(layers)).has_value());
     const Finished done =
-        run({binary("kiln"), "compile", file, "--coordinator", wire_.endpoint(), "--cache-dir",
+        ask({binary("kiln"), "compile", file, "--coordinator", wire_.endpoint(), "--cache-dir",
              dir_.path() / "cache", "--mode", mode, "--verify", "--no-fallback", "--json"});
     EXPECT_EQ(done.exit_code, 0) << done.err << service_.log();
     return done.json();
   }
   int compiled() const {
-    return run({binary("kiln"), "stats", "--coordinator", service_.endpoint(), "--json"})
+    return ask({binary("kiln"), "stats", "--coordinator", service_.endpoint(), "--json"})
         .json()["candidates_compiled"]
         .get<int>();
   }

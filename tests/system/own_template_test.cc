@@ -81,7 +81,8 @@ class OwnTemplate : public ::testing::Test {
  protected:
   // The programs' next release, on what this one stored.
   json stats(const Service& service) {
-    return run({next_, "stats", "--once", "--json", "--coordinator", service.endpoint()}).json();
+    return testing::ask({next_, "stats", "--once", "--json", "--coordinator", service.endpoint()})
+        .json();
   }
   json compile(const Service& service, const std::string& kiln,
                const std::vector<std::string>& more = {}) {
@@ -89,7 +90,7 @@ class OwnTemplate : public ::testing::Test {
         kiln,           "compile", graph_,          "--mode",
         "max-autotune", "--json",  "--coordinator", service.endpoint()};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Finished done = run(arguments);
+    const Finished done = testing::ask(arguments);
     EXPECT_EQ(done.exit_code, 0) << done.err << service.log();
     return done.json();
   }
@@ -102,7 +103,7 @@ class OwnTemplate : public ::testing::Test {
         "--mode", "max-autotune", "--json", "--coordinator", service.endpoint()};
     if (command == "run") arguments.insert(arguments.end(), {"--expect", expected_});
     arguments.insert(arguments.end(), driver.begin(), driver.end());
-    return run(arguments);
+    return testing::ask(arguments);
   }
 
   const TempDir dir_;

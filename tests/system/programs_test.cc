@@ -23,7 +23,7 @@ class Programs : public OneService<::testing::TestWithParam<Program>> {
     const std::string file =
         std::filesystem::exists(archive) ? archive : small_graph(program.name) + ".graph";
     const Finished ran =
-        run({binary("kiln"), "run", file, "--expect", small_graph(program.name) + ".safetensors",
+        ask({binary("kiln"), "run", file, "--expect", small_graph(program.name) + ".safetensors",
              "--mode", mode, "--coordinator", service_->endpoint(), "--no-fallback", "--json"});
     EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err << service_->log();
     const nlohmann::json report = ran.json();

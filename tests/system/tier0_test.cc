@@ -76,7 +76,7 @@ class Tier0 : public ::testing::Test {
     how.coordinator = endpoint_;
     how.allow_fallback = false;
     how.threads = 1;
-    how.connect_timeout = seconds(10);
+    how.connect_timeout = seconds(60);
     return Client::create(how).value();
   }
   static CompileOptions options(Mode mode) {
@@ -223,7 +223,7 @@ TEST_F(EarlyWithdrawal, UsersOfAWrongFirstChoiceHearOfItAndTheNextRequestGetsThe
   const Child builder = worker("w", {"KILN_CXX=" + file("liar").string()});
   const auto user = client();
   // Until the worker is there.
-  for (int tries = 0; tries < 120 && log().find("state=here") == std::string::npos; ++tries)
+  for (int tries = 0; tries < 240 && log().find("state=here") == std::string::npos; ++tries)
     std::this_thread::sleep_for(milliseconds(250));
   int withdrawn = 0, replaced = 0;
   for (int factor = 2; factor < 2 + kPrograms && replaced < 2; ++factor) {
@@ -237,7 +237,7 @@ TEST_F(EarlyWithdrawal, UsersOfAWrongFirstChoiceHearOfItAndTheNextRequestGetsThe
     verified.verify = true;
     const auto next = client()->compile(scaled_sum(factor), verified);
     // A client hears of it with its next answer, whatever it asks.
-    for (int tries = 0; tries < 300 && run_once(**early, factor) != Answer::kRefused; ++tries) {
+    for (int tries = 0; tries < 600 && run_once(**early, factor) != Answer::kRefused; ++tries) {
       (void)user->look_up(scaled_sum(factor + 1'000 + tries), options(Mode::kDefault));
       std::this_thread::sleep_for(milliseconds(100));
     }

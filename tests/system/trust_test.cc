@@ -71,6 +71,7 @@ TEST_F(TrustTest, WhatARevokedKeyReportedIsGoneFromTheServiceAndFromWhatClientsK
   how.key_file = at("ci.key");
   how.cache_dir = at("tier");
   how.allow_fallback = false;
+  how.connect_timeout = std::chrono::seconds(60);
   const Graph graph = read_graph_file(testing::small_graph("softmax.pt2")).value().graph;
   CompileOptions options;
   options.target = host_cpu_target();

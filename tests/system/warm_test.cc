@@ -20,7 +20,7 @@ class Warm : public ::testing::Test {
 
   Finished kiln(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), binary("kiln"));
-    return run(arguments, {"KILN_COORDINATOR=" + service_->endpoint()}, 180);
+    return ask(arguments, {"KILN_COORDINATOR=" + service_->endpoint()}, 180);
   }
   Finished warm(const std::string& graph, const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"warm", small_graph(graph + ".pt2"), "--mode",

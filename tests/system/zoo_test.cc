@@ -15,7 +15,7 @@ Finished run_program(Path program, const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {binary("kiln"), "run", program.string(), "--expect"};
   arguments.push_back(program.replace_extension(".safetensors").string());
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return run(arguments);
+  return ask(arguments);
 }
 
 TEST_F(Zoo, EveryModelIsRight) {

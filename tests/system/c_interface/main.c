@@ -205,6 +205,7 @@ static void with_a_service(const char* coordinator, int cancel) {
   kiln_link_read(NULL, 0, "nobody asked", 12);
   const kiln_client_options where = {.size = sizeof where,
                                      .coordinator = coordinator,
+                                     .connect_timeout_ms = 60000,
                                      .no_fallback = 1,
                                      .read_links = read_no_links};
   kiln_client* client = NULL;
