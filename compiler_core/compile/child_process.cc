@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 #include <thread>
 
@@ -113,11 +113,12 @@ bool read_until(int fd, Clock::time_point deadline, std::string& output) {
   }
 }
 
-// The children that run, for end_children().
+// The children that run and the directories that there are, for end_children().
 struct Children {
   std::mutex mutex;
   bool ending = false;
-  std::map<pid_t, Path> directories;
+  std::set<pid_t> running;
+  std::set<Path> directories;
 };
 Children& children() {
   static Children all;
@@ -127,16 +128,16 @@ Children& children() {
 // A child is listed until it is about to be waited for: its process group is nobody else's.
 class ListedChild {
  public:
-  ListedChild(pid_t child, const Path& directory) : child_(child) {
+  explicit ListedChild(pid_t child) : child_(child) {
     const std::scoped_lock lock(children().mutex);
-    children().directories.emplace(child, directory);
+    children().running.insert(child);
     if (children().ending) ::kill(-child, SIGKILL);
   }
   ListedChild(const ListedChild&) = delete;
   ListedChild& operator=(const ListedChild&) = delete;
   ~ListedChild() {
     const std::scoped_lock lock(children().mutex);
-    children().directories.erase(child_);
+    children().running.erase(child_);
   }
 
  private:
@@ -174,7 +175,7 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Pa
   ChildOutcome outcome;
   bool in_time = false;
   {
-    const ListedChild listed(child, directory);
+    const ListedChild listed(child);
     in_time = read_until(read_end.fd, deadline, outcome.output);
     if (!in_time) ::kill(-child, SIGKILL);
   }
@@ -187,19 +188,35 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Pa
   return outcome;
 }
 
+Result<ChildDirectory> ChildDirectory::create(std::string_view prefix) {
+  const std::scoped_lock lock(children().mutex);
+  if (children().ending) return fail(Code::kUnavailable, "this process ends");
+  TRY(TempDir made, TempDir::create(prefix));
+  children().directories.insert(made.path());
+  return ChildDirectory(std::move(made));
+}
+
+ChildDirectory::~ChildDirectory() {
+  if (!directory_) return;
+  const Path path = directory_->path();
+  directory_.reset();  // while it is listed, so that it is removed by somebody
+  const std::scoped_lock lock(children().mutex);
+  children().directories.erase(path);
+}
+
 void end_children() {
-  std::map<pid_t, Path> killed;
   {
     const std::scoped_lock lock(children().mutex);
     children().ending = true;
-    killed = children().directories;
-    for (const auto& [child, directory] : killed) ::kill(-child, SIGKILL);
+    for (const pid_t child : children().running) ::kill(-child, SIGKILL);
   }
   // Their callers remove the directories themselves, unless this process ends before that.
   constexpr auto kTheirTime = std::chrono::milliseconds(50);
   std::this_thread::sleep_for(kTheirTime);
+  const std::scoped_lock lock(children().mutex);
   std::error_code ignored;
-  for (const auto& [child, directory] : killed) std::filesystem::remove_all(directory, ignored);
+  for (const Path& directory : children().directories)
+    std::filesystem::remove_all(directory, ignored);
 }
 
 }  // namespace kiln

@@ -6,7 +6,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler_core/base/file.h"
@@ -33,8 +36,24 @@ using StartChild = std::function<Result<pid_t>(const std::vector<std::string>& w
 Result<ChildOutcome> run_child(const std::vector<std::string>& command, const Path& directory,
                                int64_t timeout_ms, const StartChild& start = {});
 
+// A temporary directory for children, removed by its owner or by end_children().
+class ChildDirectory {
+ public:
+  // Errors as TempDir::create(); kUnavailable after end_children().
+  static Result<ChildDirectory> create(std::string_view prefix);
+  ChildDirectory(ChildDirectory&& other) noexcept
+      : directory_(std::exchange(other.directory_, std::nullopt)) {}
+  ChildDirectory& operator=(ChildDirectory&&) = delete;
+  ~ChildDirectory();
+  const Path& path() const { return directory_->path(); }
+
+ private:
+  explicit ChildDirectory(TempDir directory) : directory_(std::move(directory)) {}
+  std::optional<TempDir> directory_;
+};
+
 // Before this process ends itself in the middle: kills the children of every run_child() and removes
-// their directories, which their owners do not get to. From then on run_child() is kUnavailable.
+// every ChildDirectory, which their owners do not get to. From then on both are kUnavailable.
 void end_children();
 
 }  // namespace kiln

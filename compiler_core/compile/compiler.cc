@@ -39,7 +39,7 @@ constexpr int64_t kMostObjectBytes = 60 << 20;  // about what a worker's report 
 
 // The first line of --version, or the error of starting it.
 Result<std::string> ask_build(const std::string& path) {
-  TRY(const TempDir dir, TempDir::create("kiln-cxx"));
+  TRY(const ChildDirectory dir, ChildDirectory::create("kiln-cxx"));
   TRY(const ChildOutcome outcome, run_child({path, "--version"}, dir.path(), kVersionTimeoutMs));
   if (outcome.exit_status != 0)
     return fail(Code::kNotFound, fmt::format("{} is not a usable compiler", path));
@@ -138,7 +138,7 @@ Digest HostCompiler::candidate_key(const Source& source, const Target& target) c
 Result<Artifact> HostCompiler::compile(const Source& source, const Target& target,
                                        int64_t timeout_ms) const {
   TRY_STATUS(check_target(target));
-  TRY(const TempDir dir, TempDir::create("kiln-compile"));
+  TRY(const ChildDirectory dir, ChildDirectory::create("kiln-compile"));
   TRY_STATUS(write_file(dir.path() / kSourceName, source.text));
   std::vector<std::string> command = {path_, kSourceName, "-o", kObjectName};
   for (std::string& flag : compile_flags(target)) command.push_back(std::move(flag));
