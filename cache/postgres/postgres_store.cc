@@ -118,6 +118,7 @@ struct PostgresStore::Impl {
   std::condition_variable changed;
   std::atomic<bool> closing{false};  // changes under mu
   PostgresIndex::Totals totals;      // guarded by mu
+  std::mutex refreshing;             // taken before mu
   struct Removal {
     reads::Going gone;
     std::shared_ptr<void> last;  // let go when its row is gone
@@ -139,6 +140,7 @@ void PostgresStore::Impl::write_uses() {
 
 // Statistics are not worth an error: what was read last stays.
 void PostgresStore::Impl::refresh_totals() {
+  const std::scoped_lock in_order(refreshing);  // else what was read before may be kept
   const auto read = connections.with([](PgConnection& reader) { return reads::totals(reader); });
   postgres_away = !read;
   const std::scoped_lock lock(mu);

@@ -206,7 +206,10 @@ PeerLink* Listener::Impl::meet(const PeerId& peer, zmq::message_t& frame) {
   const bool welcome = user.has_value() && peer.size() == kGeneratedIdBytes && peer.front() == '\0';
   PeerLink* link = connections.bind(fd, peer, std::move(key), user.value_or(User{}));
   if (link == nullptr) return nullptr;
-  const bool fits = connections.open_of(link->user) <= most_of_a_user();
+  // It may be heard before libzmq tells that it was accepted, when nothing has made room yet.
+  if (connections.open() > max_connections) make_room();
+  const bool fits =
+      connections.open() <= max_connections && connections.open_of(link->user) <= most_of_a_user();
   if (welcome && fits) return link;
   if (user) ++malformed;  // it chose an id of its own; without a user its key was just revoked
   drop(*link);
