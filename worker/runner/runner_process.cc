@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kRunnerSocket = 3;             // where the child finds its end
-constexpr auto kExitPatience = 500ms;        // between its last word and its exit status
+constexpr auto kExitPatience = 10s;          // between its last word and its exit status
 constexpr int64_t kPrepareQuietMs = 60'000;  // a driver may take its time with its first context
 
 // Only the variables that loaders, drivers, compilers and sanitizers need: the runner runs other
