@@ -160,6 +160,6 @@ function(kiln_test dir)
     set(labels LABELS fast)
     add_dependencies(fast_tests ${name}_test)
   endif()
-  gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 PROCESSORS ${kiln_one_core} ${labels})
+  gtest_discover_tests(${name}_test TEST_PREFIX "${dir}: " DISCOVERY_TIMEOUT 600
+    PROPERTIES TIMEOUT 600 PROCESSORS ${kiln_one_core} ${labels})
 endfunction()

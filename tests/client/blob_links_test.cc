@@ -19,7 +19,7 @@ const std::string kOne = "one", kTwo = "two";
 class BlobLinks : public ::testing::Test {
  protected:
   Result<Remote::Blobs> fetch(Remote::LinkReader reader) {
-    Remote remote(service_.endpoint(), std::chrono::seconds(5));
+    Remote remote(service_.endpoint(), std::chrono::seconds(60));
     remote.read_links_with(std::move(reader));
     return fetch_with(remote);
   }
@@ -104,7 +104,7 @@ TEST_F(BlobLinks, AReaderThatSaysNothingOfSomeHasThemSentByTheService) {
 
 TEST_F(BlobLinks, APlaceThatCannotBeReachedIsTriedOnce) {
   int tried = 0;
-  Remote remote(endpoint(), std::chrono::seconds(5));
+  Remote remote(endpoint(), std::chrono::seconds(60));
   remote.read_links_with([&](const Urls& urls, auto) {
     ++tried;
     return Bodies(urls.size(), fail(Code::kUnavailable, "nobody answers"));

@@ -149,11 +149,17 @@ TEST(Client, AServiceThatIsAwayTripsTheBreaker) {
   options.allow_fallback = false;
   const auto client = make_client(options);
   EXPECT_EQ(client->service_state(), ServiceState::kUnknown);
-  EXPECT_EQ(client->compile(difference(3), {}).error().code, Code::kUnavailable);
-  EXPECT_EQ(client->service_state(), ServiceState::kAway);
-  const auto second = client->compile(difference(3), {});
-  EXPECT_NE(second.error().message.find("a moment ago"), std::string::npos)
-      << second.error().message;
+  bool is_away = false;
+  std::string second;
+  // It asks again after five seconds, for which this machine may stand still.
+  for (int tries = 0; tries < 5 && (!is_away || second.find("a moment ago") == second.npos);
+       ++tries) {
+    EXPECT_EQ(client->compile(difference(3), {}).error().code, Code::kUnavailable);
+    is_away = client->service_state() == ServiceState::kAway;
+    second = client->compile(difference(3), {}).error().message;
+  }
+  EXPECT_TRUE(is_away);
+  EXPECT_NE(second.find("a moment ago"), std::string::npos) << second;
 }
 
 TEST(Client, ThreadsMayShareOne) {

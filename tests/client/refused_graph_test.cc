@@ -34,6 +34,7 @@ TEST(RefusedGraph, IsKeptAndCompiledHere) {
   ASSERT_TRUE(folder);
   ClientOptions options;
   options.coordinator = service.endpoint();
+  options.connect_timeout = std::chrono::minutes(1);
   options.cache_dir = folder->path().string();
   const auto client = Client::create(options);
   ASSERT_TRUE(client) << client.error().message;
@@ -62,6 +63,7 @@ TEST(RefusedGraph, IsAnErrorWhereNothingMayBeCompiledHere) {
   const testing::ScriptedService service(refuse);
   ClientOptions options;
   options.coordinator = service.endpoint();
+  options.connect_timeout = std::chrono::minutes(1);
   options.allow_fallback = false;
   const auto client = Client::create(options);
   ASSERT_TRUE(client) << client.error().message;

@@ -154,6 +154,7 @@ class FakeCoordinator {
 Code refusal_of(const FakeCoordinator& coordinator, const std::string& signing_key = "") {
   ClientOptions options;
   options.coordinator = coordinator.endpoint();
+  options.connect_timeout = std::chrono::minutes(1);
   options.signing_key = signing_key;
   auto client = Client::create(options);
   CompileOptions compile;

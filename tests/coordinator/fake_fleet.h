@@ -23,6 +23,9 @@
 
 namespace kiln {
 
+constexpr int kPatienceMs =
+    60'000;  // with what comes at once on a machine that does not stand still
+
 template <class Condition>
 bool eventually(Condition condition, int seconds = 60) {
   for (int i = 0; i < seconds * 100; ++i) {
@@ -87,7 +90,7 @@ class FakeWorker {
     ConnectOptions how;
     how.templates = options_.templates;
     how.key = options_.key;
-    auto opened = Connection::open(endpoint, Role::kWorker, 5'000, how);
+    auto opened = Connection::open(endpoint, Role::kWorker, kPatienceMs, how);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     connection_ = *std::move(opened);
     obey(first_orders());
@@ -105,7 +108,7 @@ class FakeWorker {
   WorkerOrders first_orders() {
     for (int attempt = 0; attempt < 1'200; ++attempt) {
       report();
-      const auto message = connection_->receive(60'000);
+      const auto message = connection_->receive(kPatienceMs);
       CHECK(message.has_value(), "a report is answered");
       if (const auto* orders = std::get_if<WorkerOrders>(&*message)) return *orders;
       const auto* refusal = std::get_if<Refusal>(&*message);
@@ -214,7 +217,7 @@ class TestClient {
  public:
   explicit TestClient(std::unique_ptr<Connection> opened) : connection(std::move(opened)) {}
   explicit TestClient(const std::string& endpoint) {
-    auto opened = Connection::open(endpoint, Role::kClient, 5'000);
+    auto opened = Connection::open(endpoint, Role::kClient, kPatienceMs);
     CHECK(opened.has_value(), opened ? "" : opened.error().message);
     connection = *std::move(opened);
   }
@@ -232,7 +235,7 @@ class TestClient {
   CompileReply compile(const NormalForm& graph, CompileRequest request) {
     CHECK(connection->send(request).has_value(), "the coordinator takes messages");
     for (;;) {
-      auto message = connection->receive(30'000);
+      auto message = connection->receive(kPatienceMs);
       if (!message) return {request.request, fail(message.error()), ""};
       if (std::get_if<NeedGraph>(&*message) != nullptr) {
         ++uploads;
@@ -260,7 +263,7 @@ class TestClient {
     const BlobRequest request{++last_request_, digests};
     (void)connection->send(request);
     for (int i = 1; !received.done(); ++i) {
-      auto message = connection->receive(30'000);
+      auto message = connection->receive(kPatienceMs);
       auto* reply = message ? std::get_if<BlobReply>(&*message) : nullptr;
       CHECK(reply != nullptr, "a blob request is answered");
       all.missing.insert(all.missing.end(), reply->missing.begin(), reply->missing.end());
@@ -277,14 +280,15 @@ class TestClient {
   Stats stats() {
     (void)connection->send(StatsRequest{++last_request_});
     for (;;) {
-      auto message = connection->receive(30'000);
+      auto message = connection->receive(kPatienceMs);
       CHECK(message.has_value(), "a request for statistics is answered");
       if (const auto* reply = std::get_if<StatsReply>(&*message)) return reply->stats;
     }
   }
 
   std::unique_ptr<Connection> connection;
-  int uploads = 0, progress = 0;
+  int uploads = 0;
+  std::atomic<int> progress{0};  // messages heard
 
  private:
   uint64_t last_request_ = 0;

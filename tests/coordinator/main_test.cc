@@ -51,7 +51,7 @@ class MainTest : public ::testing::Test {
 TEST_F(MainTest, ServesOnceItSaysReadyAndStopsOnSigterm) {
   for (const int signal : {SIGTERM, SIGINT}) {
     auto coordinator = start();
-    EXPECT_TRUE(Connection::open(endpoint(), Role::kClient, 5'000).has_value());
+    EXPECT_TRUE(Connection::open(endpoint(), Role::kClient, kPatienceMs).has_value());
     coordinator.signal(signal);
     EXPECT_EQ(coordinator.wait(), 0);
     std::filesystem::remove(dir_.path() / "out");
@@ -65,7 +65,7 @@ TEST_F(MainTest, ASecondOneOnTheSameDirectoryExitsWithTwoAndSaysWhy) {
   EXPECT_EQ(second.exit_code, 2);
   EXPECT_EQ(second.out, "");
   EXPECT_NE(second.err.find((dir_.path() / "data").string()), std::string::npos) << second.err;
-  EXPECT_TRUE(Connection::open(serving, Role::kClient, 5'000).has_value());
+  EXPECT_TRUE(Connection::open(serving, Role::kClient, kPatienceMs).has_value());
 }
 
 TEST_F(MainTest, WhatWasAnsweredAsTunedIsThereAfterKillMinusNine) {
@@ -99,20 +99,17 @@ TEST_F(MainTest, AReadyFileTellsScriptsThePortsAndHttpSaysHowItIs) {
   EXPECT_EQ(ready.at("endpoint"), serving);
   EXPECT_EQ(ready.at("pid"), coordinator.pid());
   const std::string http = ready.at("http");
-  EXPECT_TRUE(
-      eventually([&] { return http_get(http, "/readyz").find("ready\n") != std::string::npos; }));
-  EXPECT_NE(http_get(http, "/readyz").find("degraded: no worker"), std::string::npos);
-  EXPECT_NE(http_get(http, "/healthz").find("200 OK"), std::string::npos);
+  const auto says = [&](const char* path, const char* line) {
+    return eventually([&] { return http_get(http, path).find(line) != std::string::npos; });
+  };
+  EXPECT_TRUE(says("/readyz", "ready\ndegraded: no worker"));
+  EXPECT_TRUE(says("/healthz", "200 OK"));
   Tally tally;
   const FakeWorker worker(serving, tally);
   ASSERT_TRUE(TestClient(serving).compile(test_graph(3)).outcome.has_value());
   for (const char* line : {"kiln_lookup_misses_total 1", "kiln_workers{state=\"serving\"} 1",
                            "kiln_flights_total{outcome=\"tuned\"} 1"})
-    EXPECT_TRUE(eventually([&] {
-      return http_get(http, "/metrics").find(line) != std::string::npos;
-    })) << line
-        << "\n"
-        << http_get(http, "/metrics");
+    EXPECT_TRUE(says("/metrics", line)) << line << "\n" << http_get(http, "/metrics");
   coordinator.signal(SIGTERM);
   EXPECT_EQ(coordinator.wait(), 0);
   std::istringstream log(read_file(dir_.path() / "err").value_or(""));

@@ -35,8 +35,7 @@ class PostgresCoordinator : public ::testing::Test {
          url_, "--blobs", objects_.url(), "--listen", "tcp://127.0.0.1:0", "--http", "none"},
         out, dir_.path() / "err");
     constexpr std::string_view kReady = "ready ";
-    const bool is_ready =
-        eventually([&] { return read_file(out).value_or("").ends_with("\n"); }, 40);
+    const bool is_ready = eventually([&] { return read_file(out).value_or("").ends_with("\n"); });
     ASSERT_TRUE(is_ready) << (coordinator_.running()
                                   ? "it runs, and says: "
                                   : fmt::format("it ended with {}: ", coordinator_.exit_code()))
@@ -141,8 +140,8 @@ TEST_F(PostgresCoordinator,
   std::filesystem::rename(away, folder);
   start_again();
   EXPECT_EQ(check(3).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);
-  EXPECT_TRUE(eventually(
-      [&] { return server_->ask(url_, "SELECT count(*) FROM kiln.programs") == "1"; }, 60));
+  EXPECT_TRUE(
+      eventually([&] { return server_->ask(url_, "SELECT count(*) FROM kiln.programs") == "1"; }));
   kill();
   start();
   TestClient client(endpoint_);
@@ -173,7 +172,7 @@ TEST_F(PostgresCoordinator, AStandbyTakesOverAndWhomItReplacedEnds) {
   }));
   EXPECT_EQ(read_file(out).value(), "");
   first.signal(SIGSTOP);
-  ASSERT_TRUE(eventually([&] { return read_file(out).value_or("").ends_with("\n"); }, 60));
+  ASSERT_TRUE(eventually([&] { return read_file(out).value_or("").ends_with("\n"); }));
   const std::string said = read_file(out).value();
   endpoint_ = said.substr(6, said.size() - 7);
   EXPECT_EQ(check(3).outcome.value_or(CacheOutcome::kTuned), CacheOutcome::kHit);

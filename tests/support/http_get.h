@@ -18,7 +18,7 @@ class HttpPeer {
   explicit HttpPeer(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
     CHECK(connect_to_loopback(fd_, port) == 0, "the port is open");
-    const timeval limit{20, 0};
+    const timeval limit{60, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }
   ~HttpPeer() { close(fd_); }
@@ -27,12 +27,14 @@ class HttpPeer {
   bool say(std::string_view bytes) const {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == std::ssize(bytes);
   }
-  // Everything until the port ends the connection.
-  std::string hear() const {
+  // Everything until the port ends the connection, or until it ends with `last`.
+  std::string hear(std::string_view last = {}) const {
     std::string text;
     std::array<char, 4096> chunk;
-    for (ssize_t n = 0; (n = recv(fd_, chunk.data(), chunk.size(), 0)) > 0;)
+    for (ssize_t n = 0; (n = recv(fd_, chunk.data(), chunk.size(), 0)) > 0;) {
       text.append(chunk.data(), static_cast<size_t>(n));
+      if (!last.empty() && text.ends_with(last)) break;
+    }
     return text;
   }
 

@@ -87,7 +87,7 @@ bool PostgresServer::serves() {
       command("postgres", {"-D", dir / "data", "-p", std::to_string(port_), "-h", "127.0.0.1", "-k",
                            dir / "data", "-c", "fsync=off", "-c", "shared_buffers=16MB"}),
       dir / "log", dir / "log");
-  for (int tries = 0; tries < 300; ++tries) {
+  for (int tries = 0; tries < 1'200; ++tries) {
     if (run(command("pg_isready",
                     {"-h", "127.0.0.1", "-p", std::to_string(port_), "-U", "kiln", "-q"}))
             .exit_code == 0)
@@ -146,7 +146,7 @@ void PostgresServer::promote() {
 Result<std::string> PostgresServer::query(const std::string& url, const std::string& sql) const {
   const Finished asked =
       run({bin_ / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url},
-          {"PGCONNECT_TIMEOUT=10"});
+          {"PGCONNECT_TIMEOUT=60"});
   if (asked.exit_code != 0) return fail(Code::kUnavailable, asked.err);
   std::string answer = asked.out;
   while (!answer.empty() && answer.back() == '\n') answer.pop_back();

@@ -75,7 +75,7 @@ class Service {
 // Processes below `ancestor` whose executable is named `name`.
 std::vector<pid_t> descendants(pid_t ancestor, const std::string& name);
 
-// Waits up to two seconds for `pid` to end; a zombie has ended.
+// Waits up to a minute for `pid` to end; a zombie has ended.
 bool ends(pid_t pid);
 
 // tests/graphs/small/NAME

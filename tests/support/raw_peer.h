@@ -21,7 +21,7 @@ class RawPeer {
   explicit RawPeer(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
     EXPECT_EQ(connect_to_loopback(fd_, port), 0);
-    const timeval patience{5, 0};
+    const timeval patience{60, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
   RawPeer(const RawPeer&) = delete;
@@ -64,7 +64,7 @@ class RawPeer {
     return write_frame(body, more, body.size());
   }
 
-  // `size` bytes; fewer when the other side closes or is silent for five seconds.
+  // `size` bytes; fewer when the other side closes or is silent for a minute.
   std::string read(size_t size) {
     std::string bytes(size, '\0');
     size_t have = 0;
@@ -91,7 +91,7 @@ class RawPeer {
     }
   }
 
-  // Waits until the other side closes; false after five seconds.
+  // Waits until the other side closes; false after a minute of silence.
   bool closed_by_peer() {
     char buffer[4096];
     for (;;) {

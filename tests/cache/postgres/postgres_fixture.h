@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "tests/cache/postgres/postgres_place.h"
 
@@ -36,6 +37,19 @@ class PostgresTest : public ::testing::Test {
     return samples::wait([&](auto done) { store.forget(samples::key(kind, n), done); });
   }
   Path file_of(int n) const { return folder_ / place_->object_of(Digest::of(samples::blob(n))); }
+
+  // The answer to `ask`, which is asked again while it is that a part is away: each connection to a
+  // server that came back waits a while before it tries again.
+  template <class Ask>
+  static auto once_it_is_back(Ask ask) {
+    auto answer = ask();
+    for (int tries = 0; tries < 1'200 && !answer && answer.error().code == Code::kUnavailable;
+         ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      answer = ask();
+    }
+    return answer;
+  }
 
   // As a network file system that is not mounted.
   void take_objects_away() { std::filesystem::rename(folder_, away()); }

@@ -73,7 +73,8 @@ TEST_F(PostgresStoreTest, AWriterWhoseTermIsOverChangesNothingAndStillReads) {
   options.log = [&](const std::string& line) { log += line; };
   auto first = open(std::move(options));
   ASSERT_TRUE(put_all(*first, 1));
-  (void)place_->ask("UPDATE kiln.terms SET until = '-infinity'");
+  // Of nobody, so that it is not renewed meanwhile.
+  (void)place_->ask("UPDATE kiln.terms SET until = '-infinity', holder = ''");
   auto second = open();
   const Status late = put_all(*first, 2);
   ASSERT_FALSE(late);
@@ -166,7 +167,7 @@ TEST_F(PostgresStoreTest, WhatIsPutAgainAfterItsObjectWentHasAnotherName) {
   TakeBack what;
   what.kernels = {key("kernel", 1)};
   ASSERT_TRUE(answer_of<TakenBack>([&](auto then) { store->take_back(what, 1, then); }));
-  EXPECT_EQ(state_of(1), "D");
+  EXPECT_NE(state_of(1), "L");  // the sweep at the start may come as late as here
   store->sweep();
   EXPECT_EQ(state_of(1), "");
   EXPECT_FALSE(std::filesystem::exists(first));
@@ -182,6 +183,7 @@ TEST_F(PostgresStoreTest, ADoomedBlobStaysForAWhileAndIsWantedAgainUntilThen) {
   TakeBack what;
   what.kernels = {key("kernel", 1)};
   ASSERT_TRUE(answer_of<TakenBack>([&](auto then) { store->take_back(what, 1, then); }));
+  EXPECT_EQ(state_of(1), "D");
   store->sweep();
   EXPECT_TRUE(std::filesystem::exists(file)) << "a link to it may be good still";
   ASSERT_TRUE(put_all(*store, 1));
@@ -304,17 +306,11 @@ TEST_F(PostgresStoreTest, WhilePostgresIsAwayNothingIsMissedAndAfterwardsAllGoes
         gone.error().code, kernel.error().code, records.error().code})
     EXPECT_EQ(code, Code::kUnavailable);
   EXPECT_LE(counted, 1);
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!look_up_program(*store, 1) && std::chrono::steady_clock::now() < patience)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_TRUE(look_up_program(*store, 1)) << "it connects again by itself";
-  Status again = put_all(*store, 2);
-  while (!again && std::chrono::steady_clock::now() < patience) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    again = put_all(*store, 2);
-  }
+  EXPECT_TRUE(once_it_is_back([&] { return look_up_program(*store, 1); }))
+      << "it connects again by itself";
+  const Status again = once_it_is_back([&] { return put_all(*store, 2); });
   EXPECT_TRUE(again) << again.error().message;
-  EXPECT_EQ(look_up_blob(*store, 2).value_or(""), blob(2));
+  EXPECT_EQ(once_it_is_back([&] { return look_up_blob(*store, 2); }).value_or(""), blob(2));
 }
 
 // Its kernel still acknowledges what we send, so that no timeout of TCP's ends the wait.
@@ -333,11 +329,8 @@ TEST_F(PostgresStoreTest, AServerThatHangsHoldsNobodyForLong) {
   EXPECT_EQ(kernel.error().code, Code::kUnavailable);
   EXPECT_EQ(put.error().code, Code::kUnavailable);
   EXPECT_LT(took, std::chrono::seconds(60)) << "each of them ends by its own patience";
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!put_record(*store, 1) && std::chrono::steady_clock::now() < patience)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_TRUE(put_record(*store, 1));
-  EXPECT_TRUE(look_up_program(*store, 1));
+  EXPECT_TRUE(once_it_is_back([&] { return put_record(*store, 1); }));
+  EXPECT_TRUE(once_it_is_back([&] { return look_up_program(*store, 1); }));
 }
 
 TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
@@ -349,9 +342,7 @@ TEST_F(PostgresStoreTest, WhileTheObjectsAreAwayNoBlobIsLost) {
   for (const int n : {2, 3}) EXPECT_EQ(put_blob(*store, n).error().code, Code::kUnavailable);
   bring_objects_back();
   EXPECT_EQ(look_up_blob(*store, 1).value_or(""), blob(1));
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!put_all(*store, 2) && std::chrono::steady_clock::now() < patience)
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(once_it_is_back([&] { return put_all(*store, 2); }));
   EXPECT_TRUE(put_all(*store, 3));
   EXPECT_EQ(look_up_blob(*store, 3).value_or(""), blob(3));
 }

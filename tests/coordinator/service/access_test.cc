@@ -31,12 +31,12 @@ class AccessTest : public ::testing::Test {
   }
   Result<std::unique_ptr<Connection>> open(const ClientKey& key, Role role = Role::kClient,
                                            const std::string& token = "") const {
-    return Connection::open(service_->endpoint(), role, 5'000, {key, token});
+    return Connection::open(service_->endpoint(), role, kPatienceMs, {key, token});
   }
   // What comes back for `message`; a Refusal is the error it carries.
   static Result<Message> ask(Connection& connection, const Message& message) {
     TRY_STATUS(connection.send(message));
-    TRY(Message answer, connection.receive(5'000));
+    TRY(Message answer, connection.receive(kPatienceMs));
     if (auto* refusal = std::get_if<Refusal>(&answer)) return fail(refusal->error);
     return answer;
   }
@@ -128,7 +128,7 @@ TEST_F(AccessTest, OnlyAWorkersKeyReports) {
 
 TEST_F(AccessTest, NobodySpeaksInTheNameOfAnothersWorker) {
   const ClientKey other = admit("other", Grant::kWorker);
-  ASSERT_TRUE(eventually([&] { return open(other, Role::kWorker).has_value(); }, 10));
+  ASSERT_TRUE(eventually([&] { return open(other, Role::kWorker).has_value(); }));
   auto worker = *open(keys_[Grant::kWorker], Role::kWorker);
   ASSERT_TRUE(ask(*worker, report_of("w")).has_value());
   auto impostor = *open(other, Role::kWorker);
@@ -146,14 +146,14 @@ TEST_F(AccessTest, AWorkerTakesItsNameBackWithItsToken) {
   EXPECT_EQ(ask(*twin, report_of("w")).error().code, Code::kUnavailable);
   auto resumed = *open(key, Role::kWorker, cut_off->welcome().session);
   EXPECT_TRUE(ask(*resumed, report_of("w")).has_value());
-  EXPECT_EQ(cut_off->receive(5'000).error().code, Code::kUnavailable) << "its time is over";
+  EXPECT_EQ(cut_off->receive(kPatienceMs).error().code, Code::kUnavailable) << "its time is over";
 }
 
 TEST_F(AccessTest, RevokedKeysLoseTheirSessionsWithinASecondOrTwo) {
   auto reader = *open(keys_[Grant::kRead]);
   ASSERT_TRUE(ask(*reader, StatsRequest{1}).has_value());
   ASSERT_TRUE(revoke(keys(), "read").has_value());
-  EXPECT_EQ(reader->receive(20'000).error().code, Code::kUnavailable);
+  EXPECT_EQ(reader->receive(kPatienceMs).error().code, Code::kUnavailable);
   EXPECT_EQ(open(keys_[Grant::kRead]).error().code, Code::kPermissionDenied);
 }
 
@@ -165,7 +165,7 @@ class AudienceTest : public AccessTest {
     ann_ = admit_with({Grant::kSubmit, "ann", "", Share::kPrivate, "vision"});
     bob_ = admit_with({Grant::kRead, "bob", "", Share::kAll, "vision"});
     team_ = admit_with({Grant::kSubmit, "team", "", Share::kTeam, "vision"});
-    ASSERT_TRUE(eventually([&] { return open(team_).has_value(); }, 10)) << "the keys are read";
+    ASSERT_TRUE(eventually([&] { return open(team_).has_value(); })) << "the keys are read";
     FakeWorkerOptions options;
     options.key = keys_[Grant::kWorker];
     worker_ = std::make_unique<FakeWorker>(service_->endpoint(), tally_, options);

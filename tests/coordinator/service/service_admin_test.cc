@@ -12,7 +12,7 @@ class ServiceAdmin : public ServiceTest {
     request.request = 77;
     EXPECT_TRUE(client.connection->send(request));
     for (;;) {
-      auto message = client.connection->receive(5'000);
+      auto message = client.connection->receive(kPatienceMs);
       if (!message) return fail(message.error());
       if (auto* reply = std::get_if<AdminReply>(&*message)) return std::move(reply->outcome);
     }

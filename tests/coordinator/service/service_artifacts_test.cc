@@ -6,15 +6,13 @@
 namespace kiln {
 namespace {
 
-constexpr int kTimeoutMs = 20'000;
-
 class ArtifactsTest : public ServiceTest {
  protected:
   std::unique_ptr<Connection> connect() const {
-    return *Connection::open(endpoint(), Role::kClient, kTimeoutMs);
+    return *Connection::open(endpoint(), Role::kClient, kPatienceMs);
   }
   static ArtifactReply hear(Connection& connection) {
-    const auto message = connection.receive(kTimeoutMs);
+    const auto message = connection.receive(kPatienceMs);
     EXPECT_TRUE(message) << message.error().message;
     return message ? std::get<ArtifactReply>(*message) : ArtifactReply{};
   }

@@ -12,8 +12,11 @@ class ServiceTest : public ::testing::Test {
  protected:
   ServiceTest() : dir_(*TempDir::create("kiln-service")) { start(); }
 
+  // Workers and clients of these tests are never lost because this machine stood still.
   void start(ServiceOptions options = {}) {
     options.data_dir = dir_.path() / "data";
+    options.core.worker_timeout_ms = options.core.lease_timeout_ms = kMinutesMs;
+    options.core.graph_timeout_ms = options.core.hedge_least_ms = kMinutesMs;
     options.log = [this](const LogLine& line) {
       const std::lock_guard lock(log_mutex_);
       log_ += line.logfmt() + "\n";
@@ -41,6 +44,7 @@ class ServiceTest : public ::testing::Test {
     return files;
   }
 
+  static constexpr int64_t kMinutesMs = 600'000;
   const TempDir dir_;
   std::mutex log_mutex_;
   std::string log_;

@@ -74,7 +74,7 @@ TEST_F(ServiceTest, MessagesOfTheOtherRoleAreRefused) {
   for (const Message& wrong :
        {Message(WorkerReport{}), Message(Welcome{}), Message(NeedGraph{1})}) {
     ASSERT_TRUE(client.connection->send(wrong));
-    const auto answer = client.connection->receive(5'000);
+    const auto answer = client.connection->receive(kPatienceMs);
     ASSERT_TRUE(answer.has_value());
     EXPECT_NE(std::get_if<Refusal>(&*answer), nullptr);
   }
@@ -86,7 +86,7 @@ TEST_F(ServiceTest, StoppingEndsConnectionsAndIsIdempotent) {
   service_->stop();
   service_->stop();
   service_.reset();
-  const auto lost = client.connection->receive(10'000);
+  const auto lost = client.connection->receive(kPatienceMs);
   ASSERT_FALSE(lost.has_value());
   EXPECT_EQ(lost.error().code, Code::kUnavailable);
 }

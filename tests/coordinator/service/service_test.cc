@@ -173,16 +173,15 @@ TEST_F(ServiceTest, AClientThatWaitsHearsOfProgress) {
   FakeWorkerOptions slow = worker_named("slow");
   slow.go = &go;
   const FakeWorker worker(endpoint(), tally_, slow);
+  TestClient client(endpoint());
   std::thread later([&] {
     TestClient observer(endpoint());
     EXPECT_TRUE(eventually([&] { return observer.stats().flights_open == 1; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_TRUE(eventually([&] { return client.progress > 0; }));
     go = true;
   });
-  TestClient client(endpoint());
   EXPECT_TRUE(client.compile(test_graph(3)).outcome.has_value());
   later.join();
-  EXPECT_GT(client.progress, 0);
 }
 
 TEST_F(ServiceTest, ATaskThatEveryClientLeftIsAbandoned) {
@@ -213,7 +212,7 @@ TEST_F(ServiceTest, AMissAsksForTheGraphAndWaits) {
   TestClient client(endpoint());
   CompileRequest request = client.request_for(test_graph(3));
   ASSERT_TRUE(client.connection->send(request));
-  const auto message = client.connection->receive(5'000);
+  const auto message = client.connection->receive(kPatienceMs);
   ASSERT_TRUE(message.has_value());
   ASSERT_NE(std::get_if<NeedGraph>(&*message), nullptr);
   EXPECT_EQ(std::get<NeedGraph>(*message).request, request.request);

@@ -98,7 +98,9 @@ TEST_F(HttpPortTest, SlowPeersDoNotKeepAProbeOut) {
 }
 
 TEST_F(HttpPortTest, EndsWhilePeersAreConnected) {
-  open();
+  HttpLimits limits;
+  limits.head_ms = limits.age_ms = 3'600'000;
+  open(limits);
   const HttpPeer idle(port_->endpoint());
   ASSERT_TRUE(idle.say("G"));  // the kernel keeps those that say nothing
   port_.reset();
@@ -132,6 +134,7 @@ class HttpHandlerTest : public ::testing::Test {
             return reply(std::move(answer));
           }
           if (request.path == "/never") return;
+          if (request.path == "/now") return reply(plain_answer(200, "now"));
           later_.emplace_back([request = std::move(request), reply] {
             reply(plain_answer(200, request.method + " " + request.path + " " + request.query +
                                         " " + std::string(request.header("x-name")) + " " +
@@ -182,17 +185,28 @@ TEST_F(HttpHandlerTest, AStreamStaysOpenAndHearsWhatIsPublished) {
   HttpLimits limits;
   limits.streams = 1;
   limits.age_ms = 200;
-  limits.stream_age_ms = 600;
+  limits.stream_age_ms = 3'600'000;
   serve(limits);
   const HttpPeer watcher(port_->endpoint());
   ASSERT_TRUE(watcher.say("GET /stream HTTP/1.1\r\n\r\n"));
   while (port_->streams() == 0) std::this_thread::yield();
   EXPECT_TRUE(ask("GET /stream HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 503")) << "one is all";
   port_->publish("event: change\ndata: 1\n\n");
-  const std::string heard = watcher.hear();  // until its age ends it
+  const std::string heard = watcher.hear("data: 1\n\n");
   EXPECT_TRUE(heard.starts_with("HTTP/1.1 200")) << heard;
   EXPECT_EQ(heard.find("Content-Length"), std::string::npos);
   EXPECT_TRUE(heard.ends_with("retry: 5000\n\nevent: change\ndata: 1\n\n")) << heard;
+}
+
+TEST_F(HttpHandlerTest, AStreamEndsWithItsOwnAge) {
+  HttpLimits limits;
+  limits.age_ms = 100;
+  limits.stream_age_ms = 400;
+  serve(limits);
+  const auto begun = std::chrono::steady_clock::now();
+  const std::string heard = ask("GET /stream HTTP/1.1\r\n\r\n");
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(400));
+  EXPECT_TRUE(heard.ends_with("retry: 5000\n\n")) << heard;
 }
 
 TEST_F(HttpHandlerTest, WhatIsNeverAnsweredEndsWithItsAge) {
@@ -200,7 +214,7 @@ TEST_F(HttpHandlerTest, WhatIsNeverAnsweredEndsWithItsAge) {
   limits.age_ms = 100;
   serve(limits);
   EXPECT_EQ(ask("GET /never HTTP/1.1\r\n\r\n"), "");
-  EXPECT_TRUE(ask("GET /still HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(ask("GET /now HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class CurveTest : public ::testing::Test {
   }
   static Result<std::unique_ptr<Connection>> open(const std::string& endpoint,
                                                   std::optional<ClientKey> key,
-                                                  int timeout_ms = 5'000) {
+                                                  int timeout_ms = kPatienceMs) {
     return Connection::open(endpoint, Role::kClient, timeout_ms, {std::move(key)});
   }
 
@@ -79,7 +79,7 @@ TEST_F(CurveTest, AnyInterfaceMayBeListenedOnWithKeysAlone) {
 
 TEST_F(CurveTest, AStrangersKeyIsRefusedAtOnce) {
   EchoServer server(EchoServer::kAnyPort, keyring_);
-  const auto refused = open(server.endpoint(), stranger("eve"), 60'000);
+  const auto refused = open(server.endpoint(), stranger("eve"));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, Code::kPermissionDenied);
   EXPECT_NE(refused.error().message.find("'eve'"), std::string::npos) << refused.error().message;
@@ -88,7 +88,7 @@ TEST_F(CurveTest, AStrangersKeyIsRefusedAtOnce) {
 
 TEST_F(CurveTest, WithoutAKeyOneIsToldToBringOne) {
   EchoServer server(EchoServer::kAnyPort, keyring_);
-  const auto refused = open(server.endpoint(), std::nullopt, 60'000);
+  const auto refused = open(server.endpoint(), std::nullopt);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, Code::kPermissionDenied);
   EXPECT_NE(refused.error().message.find("KILN_KEY"), std::string::npos) << refused.error().message;
@@ -96,7 +96,7 @@ TEST_F(CurveTest, WithoutAKeyOneIsToldToBringOne) {
 
 TEST_F(CurveTest, AKeyForACoordinatorWithoutKeysIsSaidToBeTooMuch) {
   const EchoServer server;
-  const auto refused = open(server.endpoint(), ci_, 60'000);
+  const auto refused = open(server.endpoint(), ci_);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, Code::kPermissionDenied);
   EXPECT_NE(refused.error().message.find("without keys"), std::string::npos);
@@ -106,10 +106,15 @@ TEST_F(CurveTest, ACoordinatorWithAnotherKeyIsNotSpokenTo) {
   const EchoServer server(EchoServer::kAnyPort, keyring_);
   ClientKey misled = ci_;
   misled.server_key = make_key_pair().public_key;
-  const auto refused = open(server.endpoint(), misled, 300);
-  ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().code, Code::kUnavailable);
-  EXPECT_NE(refused.error().message.find("`server`"), std::string::npos) << refused.error().message;
+  std::string why;
+  // For longer where the first handshake took longer.
+  for (int ms = 300; ms <= kPatienceMs && why.find("`server`") == std::string::npos; ms *= 4) {
+    const auto refused = open(server.endpoint(), misled, ms);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, Code::kUnavailable);
+    why = refused.error().message;
+  }
+  EXPECT_NE(why.find("`server`"), std::string::npos) << why;
 }
 
 TEST_F(CurveTest, APublicKeyAloneOpensNothing) {
@@ -126,11 +131,12 @@ TEST_F(CurveTest, RevokingAKeyEndsItsSessionsAndNobodyElses) {
   EXPECT_TRUE(answers(*ci, 1));
   ASSERT_TRUE(revoke(folder(), "ci").has_value());
   server.refresh_keys();
-  const auto ended = ci->receive(10'000);
+  const auto ended = ci->receive(kPatienceMs);
   ASSERT_FALSE(ended.has_value());
   EXPECT_EQ(ended.error().code, Code::kUnavailable);
   EXPECT_TRUE(answers(*bob, 2));
   EXPECT_EQ(open(server.endpoint(), ci_).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(eventually([&] { return server.gone() > 0; }));
   EXPECT_EQ(server.gone(), 1u);
 }
 
@@ -141,7 +147,7 @@ TEST_F(CurveTest, AnotherRoleIsAnotherSession) {
   ASSERT_TRUE(revoke(folder(), "bob").has_value());
   ASSERT_TRUE(authorize(folder(), {Grant::kAdmin, "bob", bob_.pair.public_key}).has_value());
   server.refresh_keys();
-  EXPECT_EQ(bob->receive(10'000).error().code, Code::kUnavailable);
+  EXPECT_EQ(bob->receive(kPatienceMs).error().code, Code::kUnavailable);
   auto again = *open(server.endpoint(), bob_);
   EXPECT_TRUE(answers(*again, 2));
   EXPECT_EQ(server.last_user(), "bob:admin");

@@ -16,6 +16,18 @@
 
 namespace kiln {
 
+constexpr int kPatienceMs =
+    60'000;  // with what comes at once on a machine that does not stand still
+
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < kPatienceMs / 10; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return condition();
+}
+
 class EchoServer {
  public:
   static constexpr char kAnyPort[] = "tcp://127.0.0.1:0";
@@ -75,7 +87,7 @@ class EchoServer {
 
 inline bool answers(Connection& connection, uint64_t request) {
   if (!connection.send(StatsRequest{request})) return false;
-  const auto reply = connection.receive(5'000);
+  const auto reply = connection.receive(kPatienceMs);
   const auto* stats = reply ? std::get_if<StatsReply>(&*reply) : nullptr;
   return stats != nullptr && stats->request == request;
 }

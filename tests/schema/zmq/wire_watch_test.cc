@@ -26,7 +26,7 @@ int64_t resident_bytes() {
 }
 
 void expect_serving(const EchoServer& server) {
-  auto connection = Connection::open(server.endpoint(), Role::kClient, 10'000);
+  auto connection = Connection::open(server.endpoint(), Role::kClient, kPatienceMs);
   ASSERT_TRUE(connection.has_value()) << connection.error().message;
   EXPECT_TRUE(answers(**connection, 99));
 }
@@ -107,13 +107,18 @@ TEST(WireWatch, ACrowdOfTinyFramesIsCutByWhatItCosts) {
 TEST(Listener, ConnectionsThatSayNothingMakeRoomForThoseThatDo) {
   constexpr size_t kMost = 8;
   EchoServer server(EchoServer::kAnyPort, nullptr, kMost);
-  auto early = Connection::open(server.endpoint(), Role::kClient, 10'000);
+  auto early = Connection::open(server.endpoint(), Role::kClient, kPatienceMs);
   ASSERT_TRUE(early.has_value()) << early.error().message;
+  const auto begun = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<RawPeer>> silent;
   for (int i = 0; i < 40; ++i) silent.push_back(std::make_unique<RawPeer>(server.endpoint()));
   for (int round = 0; round < 6'000 && server.malformed() < 33; ++round)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(server.malformed(), 33);  // one of eight places is taken by who was heard
+  const int64_t cut = server.malformed();
+  EXPECT_GE(cut, 33);  // one of eight places is taken by who was heard
+  // Handshakes that have not ended after ten seconds are counted, too.
+  const bool none_is_late = std::chrono::steady_clock::now() - begun < std::chrono::seconds(9);
+  EXPECT_TRUE(cut == 33 || !none_is_late) << cut;
   expect_serving(server);
   EXPECT_TRUE(answers(**early, 1));
 }
@@ -123,7 +128,7 @@ TEST(Listener, WhoWasHeardKeepsItsPlace) {
   EchoServer server(EchoServer::kAnyPort, nullptr, kMost);
   std::vector<std::unique_ptr<Connection>> heard;
   for (size_t i = 0; i < kMost; ++i) {
-    auto connection = Connection::open(server.endpoint(), Role::kClient, 10'000);
+    auto connection = Connection::open(server.endpoint(), Role::kClient, kPatienceMs);
     ASSERT_TRUE(connection.has_value()) << connection.error().message;
     heard.push_back(*std::move(connection));
   }

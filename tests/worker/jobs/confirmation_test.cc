@@ -14,6 +14,7 @@ Job custom_job(Job::Kind kind = Job::Kind::kScreen) {
   Job job = add_job(kind);
   job.family = Family::kCustom;
   job.policy.race_runs = 4;
+  job.policy.launch_timeout_ms = 60'000;  // of 16,384 launches, on a machine with other work
   return job;
 }
 

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "tests/worker/kernels.h"
@@ -63,11 +65,15 @@ class EvaluationTest : public testing::Test {
  protected:
   EvaluationTest() : runner_({runner_path(), 2, {}}) {
     job_ = add_job();
-    job_.policy.launch_timeout_ms = 300;
+    job_.policy.launch_timeout_ms = kPatienceMs;
     job_.policy.race_runs = 5;
   }
+  static constexpr int64_t kPatienceMs = 60'000;  // with a machine that has other work
+  static constexpr double kRaceBudgetMs = 3000;  // of a CPU: a race that took longer has fewer runs
   void expect_right_kernel_still_runs() {
-    const Evaluation evaluation = evaluate_candidate(runner_, job_, right_, 0);
+    Evaluation evaluation;
+    do evaluation = evaluate_candidate(runner_, job_, right_, 0);
+    while (evaluation.verdict == Verdict::kOk && evaluation.measure_ms >= kRaceBudgetMs);
     EXPECT_EQ(evaluation.verdict, Verdict::kOk) << evaluation.log;
     EXPECT_EQ(evaluation.measurement.samples_us.size(), 5u);
     EXPECT_GT(evaluation.measurement.median_us(), 0);
@@ -85,7 +91,9 @@ TEST_F(EvaluationTest, EveryMisbehaviourHasItsVerdictAndHarmsNobodyElse) {
   for (const Misbehaviour& bad : kMisbehaviours) {
     SCOPED_TRACE(bad.name);
     const Artifact artifact = compile_kernel(bad.body, bad.prelude);
+    if (bad.verdict == Verdict::kTimedOut) job_.policy.launch_timeout_ms = 300;
     const Evaluation evaluation = evaluate_candidate(runner_, job_, artifact, 0);
+    job_.policy.launch_timeout_ms = kPatienceMs;
     EXPECT_EQ(evaluation.verdict, bad.verdict) << evaluation.log;
     EXPECT_NE(evaluation.log.find(bad.log), std::string::npos) << evaluation.log;
     EXPECT_TRUE(evaluation.measurement.samples_us.empty());
@@ -230,17 +238,21 @@ TEST_F(EvaluationTest, AKernelThatSaysForEverThatItIsAliveIsEnded) {
   const Evaluation evaluation = evaluate_candidate(runner_, job_, alive, 0);
   EXPECT_EQ(evaluation.verdict, Verdict::kTimedOut);
   EXPECT_NE(evaluation.log.find("busy for"), std::string::npos) << evaluation.log;
-  job_.policy.launch_timeout_ms = 300;
+  job_.policy.launch_timeout_ms = kPatienceMs;
   expect_right_kernel_still_runs();
 }
 
+// Between two calls it is nobody's fault (below): the kernel says that it runs.
 TEST_F(EvaluationTest, KillingTheRunnerInTheMiddleIsAVerdictAndItIsStartedAgain) {
-  const Artifact endless = compile_kernel("for (volatile int i = 0;; ) i = i + 1;");
-  job_.policy.launch_timeout_ms = 60'000;
-  std::thread killer([this] {
-    while (runner_.pid() == 0) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    ::kill(runner_.pid(), SIGKILL);
+  const TempDir dir = TempDir::create().value();
+  const Path runs = dir.path() / "runs";
+  const Artifact endless = compile_kernel(
+      "creat(\"" + runs.string() + "\", 0600); for (volatile int i = 0;; ) i = i + 1;",
+      "extern \"C\" int creat(const char*, unsigned);");
+  std::thread killer([&] {
+    for (int i = 0; i < 60'000 && !std::filesystem::exists(runs); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    runner_.kill();
   });
   const Evaluation evaluation = evaluate_candidate(runner_, job_, endless, 0);
   killer.join();
@@ -252,7 +264,8 @@ TEST_F(EvaluationTest, KillingTheRunnerInTheMiddleIsAVerdictAndItIsStartedAgain)
 TEST_F(EvaluationTest, ARunnerKilledBetweenTrialsIsNotTheNextOnesFault) {
   expect_right_kernel_still_runs();
   ::kill(runner_.pid(), SIGKILL);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  siginfo_t died;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(runner_.pid()), &died, WEXITED | WNOWAIT), 0);
   expect_right_kernel_still_runs();
 }
 

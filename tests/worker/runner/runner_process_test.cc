@@ -18,6 +18,8 @@ namespace {
 
 using namespace test;
 
+constexpr int64_t kPatienceMs = 60'000;
+
 // A runner started by hand, our end of its socket in `socket`; `parent` is who it takes us for.
 struct RawRunner {
   explicit RawRunner(pid_t parent = ::getpid()) {
@@ -81,7 +83,7 @@ TEST(Runner, KnowsOfItsWorkersEnvironmentWhatItNeeds) {
   ::setenv("CLOUD_SECRET", "sesame", 1);
   ::setenv("CUDA_MODULE_LOADING", "LAZY", 1);
   RunnerProcess process({runner_path(), 1, {}});
-  const auto opened = process.call(runner::OpenWorkload{1, kAddGraph}, 10'000);
+  const auto opened = process.call(runner::OpenWorkload{1, kAddGraph}, kPatienceMs);
   ::unsetenv("KILN_KEY");
   ::unsetenv("CLOUD_SECRET");
   ::unsetenv("CUDA_MODULE_LOADING");
@@ -99,11 +101,11 @@ TEST(Runner, RequestsOutOfOrderAreRefusedNotObeyed) {
   const auto failed = [](const Result<runner::Reply>& reply) {
     return reply.has_value() && std::holds_alternative<runner::Failed>(*reply);
   };
-  EXPECT_TRUE(failed(process.call(runner::VerifyKernel{}, 10'000)));
-  EXPECT_TRUE(failed(process.call(runner::RaceKernel{}, 10'000)));
-  EXPECT_TRUE(failed(process.call(runner::TimeFinalists{{1, 2}, {}}, 10'000)));
-  EXPECT_TRUE(failed(process.call(runner::OpenWorkload{1, "no graph"}, 10'000)));
-  const auto opened = process.call(runner::OpenWorkload{1, kAddGraph}, 10'000);
+  EXPECT_TRUE(failed(process.call(runner::VerifyKernel{}, kPatienceMs)));
+  EXPECT_TRUE(failed(process.call(runner::RaceKernel{}, kPatienceMs)));
+  EXPECT_TRUE(failed(process.call(runner::TimeFinalists{{1, 2}, {}}, kPatienceMs)));
+  EXPECT_TRUE(failed(process.call(runner::OpenWorkload{1, "no graph"}, kPatienceMs)));
+  const auto opened = process.call(runner::OpenWorkload{1, kAddGraph}, kPatienceMs);
   ASSERT_TRUE(opened.has_value());
   EXPECT_TRUE(std::holds_alternative<runner::Opened>(*opened));
 }
@@ -121,10 +123,10 @@ TEST(RunnerProcess, ASlowKernelIsSeenToGetOn) {
 
 TEST(RunnerProcess, ClosedItStartsNoOther) {
   RunnerProcess process({runner_path(), 1, {}});
-  EXPECT_TRUE(process.call(runner::OpenWorkload{1, kAddGraph}, 10'000).has_value());
+  EXPECT_TRUE(process.call(runner::OpenWorkload{1, kAddGraph}, kPatienceMs).has_value());
   process.close();
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(process.call(runner::OpenWorkload{1, kAddGraph}, 10'000).error().code,
+    EXPECT_EQ(process.call(runner::OpenWorkload{1, kAddGraph}, kPatienceMs).error().code,
               Code::kUnavailable);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -170,17 +171,16 @@ TEST(Sandbox, DISABLED_WhatAStartCosts) {
 }
 
 TEST(Sandbox, AForkBombEndsAtTheLimitAndWithItsFirstProcess) {
-  const Ran bomb =
-      run_script("i=0; while [ $i -lt 3000 ]; do sleep 977 & i=$((i+1)); done; echo all");
+  const std::string seconds = std::to_string(1'000'000 + ::getpid());  // by which they are known
+  const Ran bomb = run_script("i=0; while [ $i -lt 3000 ]; do sleep " + seconds +
+                              " & i=$((i+1)); done; echo all");
   EXPECT_EQ(bomb.output.find("all\n"), std::string::npos);
   int sleepers = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline");
     std::string words;
     std::getline(file, words);
-    sleepers += words.find(std::string("sleep\0"
-                                       "977",
-                                       9)) != std::string::npos;
+    sleepers += words.find(std::string("sleep\0", 6) + seconds) != std::string::npos;
   }
   EXPECT_EQ(sleepers, 0);
 }

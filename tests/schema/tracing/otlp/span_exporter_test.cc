@@ -19,6 +19,7 @@ struct Collector {
   explicit Collector(unsigned answer) : status(answer) {
     HttpLimits limits;
     limits.body_bytes = 1 << 20;
+    limits.head_ms = limits.age_ms = 3'600'000;
     const auto handler = [this](const HttpRequest& request, const HttpPort::Reply& reply) {
       if (status == 200 && request.path == "/v1/traces") {
         const auto json = nlohmann::json::parse(request.body);
@@ -32,6 +33,7 @@ struct Collector {
   TraceSettings settings() const {
     TraceSettings made;
     made.url = port->endpoint() + "/v1/traces";
+    made.timeout = 10min;
     made.resource = {{"service.name", "test"}};
     return made;
   }
@@ -112,9 +114,7 @@ TEST(SpanExporter, EndsThoughItsCollectorStalls) {
   Collector collector(0);
   SpanExporter::Limits limits = quick();
   limits.batch = 1;
-  TraceSettings settings = collector.settings();
-  settings.timeout = 10min;
-  auto exporter = SpanExporter::open(settings, limits);
+  auto exporter = SpanExporter::open(collector.settings(), limits);
   for (int i = 0; i < 100; ++i) exporter->add(span());
   ASSERT_TRUE(comes_true([&] { return collector.requests > 0; }));
   exporter.reset();  // the time limit of tests is the judge
