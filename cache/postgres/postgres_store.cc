@@ -249,13 +249,16 @@ const std::string& PostgresStore::warning() const {
 
 // ---- Look-ups ----
 
+// The spool is read before PostgreSQL: else what goes up in between would be in neither.
 void PostgresStore::look_up_program(const Digest& program_key, Then<StoredProgram> then) {
-  impl_->look_ups->program(program_key, [impl = impl_.get(), program_key,
-                                         then = std::move(then)](Result<StoredProgram> found) {
-    if (found) impl->access_times.add({EntryKind::kProgram, program_key}, impl->options.now_ms());
-    found = impl->dropping_damage(program_key, std::move(found));
-    then(impl->writes.program(program_key, std::move(found)));
-  });
+  impl_->look_ups->program(
+      program_key, [impl = impl_.get(), program_key, waiting = impl_->writes.program(program_key),
+                    then = std::move(then)](Result<StoredProgram> found) mutable {
+        if (found)
+          impl->access_times.add({EntryKind::kProgram, program_key}, impl->options.now_ms());
+        found = impl->dropping_damage(program_key, std::move(found));
+        then(SpooledWrites::later_of(std::move(waiting), std::move(found)));
+      });
 }
 
 // A copy needs neither PostgreSQL nor the objects: its digest says that it is what was asked for.
@@ -277,13 +280,12 @@ void PostgresStore::look_up_link(const Digest& digest, Then<std::string> then) {
 }
 
 Result<StoredKernel> PostgresStore::kernel(const Digest& kernel_key) {
+  auto waiting = impl_->writes.kernel(kernel_key);
   auto found = impl_->connections.with(
       [&](PgConnection& reader) { return reads::kernel(reader, kernel_key, false); });
   if (found) touch_kernel(kernel_key);
   found = impl_->dropping_damage(kernel_key, std::move(found));
-  if (found) return found;
-  auto waiting = impl_->writes.kernel(kernel_key);
-  return waiting ? std::move(waiting) : std::move(found);
+  return found || !waiting ? std::move(found) : std::move(waiting);
 }
 
 Result<std::vector<TuningRecord>> PostgresStore::records(const Digest& kernel_key) {

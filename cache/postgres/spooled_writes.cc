@@ -189,8 +189,12 @@ Result<std::string> SpooledWrites::blob(const Digest& digest) const {
   return spool_ ? spool_->blob(digest) : fail(Code::kNotFound, "there is no spool");
 }
 
-Result<StoredProgram> SpooledWrites::program(const Digest& key, Result<StoredProgram> found) const {
-  auto waiting = spool_ ? spool_->program(key) : fail(Code::kNotFound, "there is no spool");
+Result<Spool::WaitingProgram> SpooledWrites::program(const Digest& key) const {
+  return spool_ ? spool_->program(key) : fail(Code::kNotFound, "there is no spool");
+}
+
+Result<StoredProgram> SpooledWrites::later_of(Result<Spool::WaitingProgram> waiting,
+                                              Result<StoredProgram> found) {
   if (!waiting) return found;
   if (!found) return std::move(waiting->stored);
   const auto stored = program_from_json(found->manifest);

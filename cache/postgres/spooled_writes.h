@@ -50,8 +50,10 @@ class SpooledWrites {
   // What waits here; kNotFound, also without a spool.
   Result<StoredKernel> kernel(const Digest& key) const;
   Result<std::string> blob(const Digest& digest) const;
-  // What a look-up answers to which the store's rows answered `found`: the later of the two.
-  Result<StoredProgram> program(const Digest& key, Result<StoredProgram> found) const;
+  Result<Spool::WaitingProgram> program(const Digest& key) const;
+  // What a look-up answers for which `waiting` was here and `found` in the store's rows.
+  static Result<StoredProgram> later_of(Result<Spool::WaitingProgram> waiting,
+                                        Result<StoredProgram> found);
   Spool::Waiting waiting() const { return spool_ ? spool_->waiting() : Spool::Waiting{}; }
 
   // Drops what other coordinators took back while this one did not write. Once, before the rest.
