@@ -124,6 +124,12 @@ class AlertCase(unittest.TestCase):
         path.chmod(0o755)
         return str(path)
 
+    def held(self) -> str:
+        """A compiler whose kernels wait as long as there is a file."""
+        (self.folder / "hold").touch()
+        return self.script("held", f"while [ $1 = kernel.cc -a -e {self.folder}/hold ]; do sleep 0.2; done\n"
+                                   "exec g++ \"$@\"\n")
+
     def arm(self, *faults: str) -> dict[str, str]:
         """These faults strike from now on (docs/faults.md), in programs with the environment that this gives."""
         said = subprocess.run([BUILD / "tests" / "arm_faults", self.folder / "board", *faults], check=True,
@@ -146,7 +152,7 @@ class AlertCase(unittest.TestCase):
         """Has programs tuned that take a while, without waiting for them."""
         subprocess.run([BIN / "kiln", "warm", *(GRAPHS / graph for graph in graphs), "--mode", "max-autotune",
                         "--detach", "--coordinator", fleet.endpoint], check=True, capture_output=True,
-                       env=environment(), timeout=60)
+                       env=environment(), timeout=180)
 
     def assert_fire(self, wanted: list[str], scrapes: list[Scrape], *, apart: int = 1, goes_on: bool = False,
                     as_fast: bool = False, well: int = WELL_MINUTES, broken: int = BROKEN_MINUTES) -> None:

@@ -21,11 +21,11 @@ GRAPHS = ROOT / "tests" / "graphs" / "small"
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    for _ in range(600):
+    for _ in range(1200):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError(f"{what}: not within a minute")
+    raise AssertionError(f"{what}: not within two minutes")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -89,7 +89,8 @@ class Fleet:
         with self.log.open("w") as stderr:
             self.worker = subprocess.Popen(
                 [program, "--coordinator", self.endpoint, "--cache-dir", self.folder / "objects", "--http",
-                 "127.0.0.1:0", "--name", "w1", *self._arguments, *arguments],
+                 "127.0.0.1:0", "--name", "w1", "--device-lock", self.folder / "device.lock", *self._arguments,
+                 *arguments],
                 stdout=subprocess.DEVNULL, stderr=stderr, env=self._environment)
 
     def _start_coordinator(self, endpoint: str, http: str) -> None:
@@ -130,13 +131,13 @@ class Fleet:
         self.coordinator.wait(60)
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(self.http + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(self.http + "/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
     def worker_metrics(self) -> str:
         address = re.search(r"metrics on (\S+)", self.log.read_text())
         assert address
-        with urllib.request.urlopen(address[1] + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(address[1] + "/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
     def compile(self, graph: str, *arguments: str, **variables: str) -> str:

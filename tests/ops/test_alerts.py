@@ -50,7 +50,8 @@ class BrokenThings(AlertCase):
         self.assert_fire(["KilnWorkerDown", "KilnNoWorkers", "KilnTuningStalled"], [well, broken])
 
     def test_a_worker_that_drains_and_does_not_end(self) -> None:
-        fleet = self.fleet("--drain-timeout", "600")
+        fleet = self.fleet("--drain-timeout", "600", "--compiler", self.held(), "--sandbox", "off",
+                           coordinator=("--lease-timeout-ms", "600000"))
         well = Scrape(fleet)
         self.queue(fleet, "gpt2.pt2")
         wait_for(lambda: Scrape(fleet).value("kiln_worker_leases") > 0, "the worker has leases")
@@ -62,9 +63,15 @@ class BrokenThings(AlertCase):
     def test_a_coordinator_that_is_gone_and_one_that_starts_again_and_again(self) -> None:
         fleet = self.fleet()
         scrapes = [Scrape(fleet)]
+
+        def is_back() -> bool:
+            now = Scrape(fleet)
+            again = now.value("kiln_worker_connections_total") > scrapes[-1].value("kiln_worker_connections_total")
+            return again and now.value("kiln_worker_connected") == 1
+
         for _ in range(6):
             fleet.restart_coordinator()
-            wait_for(lambda: Scrape(fleet).value("kiln_worker_connected") == 1, "the worker is back")
+            wait_for(is_back, "the worker is back")
             scrapes.append(Scrape(fleet))
             time.sleep(1)  # starts are told apart by the second
         self.assert_fire(["KilnRestartsOften", "KilnWorkerReconnects"], scrapes)
@@ -81,8 +88,8 @@ class BrokenThings(AlertCase):
         with socket.create_connection((host, int(port))) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 64)
             asked = subprocess.run([BIN / "kiln", "compile", GRAPHS / "softmax.pt2", "--target", "cuda:sm_90a",
-                                    "--no-fallback", "--coordinator", fleet.endpoint, "--deadline", "30"],
-                                   capture_output=True, text=True, check=False, env=environment(), timeout=60)
+                                    "--no-fallback", "--coordinator", fleet.endpoint, "--deadline", "60"],
+                                   capture_output=True, text=True, check=False, env=environment(), timeout=180)
             self.assertNotEqual(asked.returncode, 0)
             wait_for(lambda: Scrape(fleet).value("kiln_malformed_messages_total") > 0, "the stranger is counted")
         wait_for(lambda: Scrape(fleet).value("kiln_flights_total", 'outcome="unavailable"') > 0, asked.stderr)

@@ -14,7 +14,7 @@ from processes import BIN, GRAPHS, Fleet, environment, wait_for
 class BrokenCoordinators(AlertCase):
     def check_only(self, fleet: Fleet, graph: str) -> None:
         subprocess.run([BIN / "kiln", "compile", GRAPHS / graph, "--mode", "max-autotune", "--check", "--coordinator",
-                        fleet.endpoint], capture_output=True, check=False, env=environment(), timeout=60)
+                        fleet.endpoint], capture_output=True, check=False, env=environment(), timeout=180)
 
     def test_a_disk_that_is_slow_and_one_that_does_not_read(self) -> None:
         variables = self.arm()

@@ -15,12 +15,6 @@ FAKE_GPU = ("--device", "cuda:0", "--libcuda", str(BUILD / "tests" / "libfake_cu
 
 
 class BrokenFleets(AlertCase):
-    def held(self) -> str:
-        """A compiler whose kernels wait as long as there is a file."""
-        (self.folder / "hold").touch()
-        return self.script("held", f"while [ $1 = kernel.cc -a -e {self.folder}/hold ]; do sleep 0.2; done\n"
-                                   "exec g++ \"$@\"\n")
-
     def test_more_is_asked_for_than_is_tuned(self) -> None:
         fleet = self.fleet("--compiler", self.held(), "--sandbox", "off")
         well = Scrape(fleet)

@@ -113,7 +113,7 @@ def metric_names(expressions: list[str]) -> set[str]:
 
 
 def scrape(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return str(answer.read().decode())
 
 

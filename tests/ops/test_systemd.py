@@ -2,12 +2,14 @@
 speak the protocol of Type=notify. (package_in_a_clean_debian has a systemd run them.)"""
 
 import os
+import queue
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -70,12 +72,20 @@ class Units(unittest.TestCase):
 
 
 class Notify(unittest.TestCase):
-    def listen(self, address: str) -> socket.socket:
+    def listen(self, address: str) -> "queue.Queue[str]":
+        """What is said there. It is read all the time: a full socket loses what a program does not wait to say."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(listener.close)
         listener.bind(address)
-        listener.settimeout(120)
-        return listener
+        said: queue.Queue[str] = queue.Queue()
+
+        def read() -> None:
+            while datagram := listener.recv(4096):
+                said.put(datagram.decode())
+            listener.close()
+
+        threading.Thread(target=read, daemon=True).start()
+        self.addCleanup(listener.shutdown, socket.SHUT_RD)
+        return said
 
     def start(self, program: str, *arguments: object, notify: str) -> "subprocess.Popen[bytes]":
         environment = dict(os.environ, NOTIFY_SOCKET=notify, WATCHDOG_USEC="200000")
@@ -85,10 +95,10 @@ class Notify(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
-    def expect(self, listener: socket.socket, want: str) -> None:
+    def expect(self, listener: "queue.Queue[str]", want: str) -> None:
         """The next datagram but watchdogs is `want`; or the next at all, when that is a watchdog."""
         while True:
-            said = listener.recv(4096).decode()
+            said = listener.get(timeout=120)
             if said == want:
                 return
             self.assertEqual(said, "WATCHDOG=1")

@@ -114,7 +114,7 @@ class Browser:
                               {"format": "png", "clip": clip, "captureBeyondViewport": True})
         file.write_bytes(base64.b64decode(taken["data"]))
 
-    def eventually(self, is_so: Any, seconds: float = 30) -> bool:
+    def eventually(self, is_so: Any, seconds: float = 120) -> bool:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if is_so():

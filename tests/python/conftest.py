@@ -44,4 +44,4 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield lines[0].split()[1]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)

@@ -132,7 +132,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield "s3://kiln/python"
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(60)
 
 
 def links(http: str) -> int:
