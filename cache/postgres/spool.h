@@ -95,7 +95,7 @@ class Spool {
   void insert(Row row);
   void forget_row(std::map<Digest, Row>::iterator row);
   void forget_damaged(bool is_program, const Digest& key);
-  // The one after it.
+  // Removes the binary and its file; the iterator after it.
   std::map<Digest, Blob>::iterator drop_blob(std::map<Digest, Blob>::iterator blob);
   bool has_room(int64_t bytes) const { return bytes_ + bytes <= max_bytes_; }
 

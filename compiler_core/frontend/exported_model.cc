@@ -2,8 +2,6 @@
 
 #include <simdjson.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,27 +10,6 @@ namespace {
 
 namespace dom = simdjson::dom;
 using std::string_view;
-
-constexpr string_view kOutDtype = "torch.ops.higher_order.out_dtype";
-
-// The ops that PyTorch allows under out_dtype (its ALLOWABLE_OPS), and their arguments in order.
-struct OpArguments {
-  string_view op;
-  std::array<string_view, 9> names;
-};
-constexpr auto kUnderOutDtype = std::to_array<OpArguments>({
-    {"torch.ops.aten.mm.default", {"self", "mat2"}},
-    {"torch.ops.aten.linear.default", {"input", "weight", "bias"}},
-    {"torch.ops.aten.mul.Tensor", {"self", "other"}},
-    {"torch.ops.aten.mul.Scalar", {"self", "other"}},
-    {"torch.ops.aten.div.Tensor", {"self", "other"}},
-    {"torch.ops.aten.div.Scalar", {"self", "other"}},
-    {"torch.ops.aten.conv2d.default",
-     {"input", "weight", "bias", "stride", "padding", "dilation", "groups"}},
-    {"torch.ops.aten.convolution.default",
-     {"input", "weight", "bias", "stride", "padding", "dilation", "transposed", "output_padding",
-      "groups"}},
-});
 
 tl::unexpected<Error> invalid(std::string message) {
   return fail(Code::kInvalidArgument, std::move(message));
@@ -380,31 +357,12 @@ class ModelParser {
       TRY(Argument entry, within(argument(output), "output"));
       result.outputs.push_back(std::move(entry));
     }
-    if (result.target == kOutDtype) TRY_STATUS(apply_out_dtype(result));
+    TRY_STATUS(unwrap_out_dtype(result));
     if (object["metadata"]["stack_trace"].get(result.stack_trace) != simdjson::SUCCESS)
       result.stack_trace = {};
     if (object["metadata"]["nn_module_stack"].get(result.module_stack) != simdjson::SUCCESS)
       result.module_stack = {};
     return result;
-  }
-
-  // out_dtype(op, dtype, operands...) becomes the op itself. Its arguments have no names. An op that
-  // is none of these keeps the name out_dtype, which no lowering has.
-  static Status apply_out_dtype(ExportedNode& node) {
-    const auto* op = node.inputs.size() < 2 ? nullptr : get_if<string_view>(&node.inputs[0].value);
-    const auto* type = op == nullptr ? nullptr : get_if<ScalarTypeCode>(&node.inputs[1].value);
-    if (type == nullptr) return invalid("names no op and no type");
-    const auto known = std::ranges::find(kUnderOutDtype, *op, &OpArguments::op);
-    if (known == kUnderOutDtype.end()) return {};
-    node.target = *op;
-    node.computes_in = *type;
-    node.inputs.erase(node.inputs.begin(), node.inputs.begin() + 2);
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (i >= known->names.size() || known->names[i].empty())
-        return invalid("has more operands than " + std::string(*op));
-      node.inputs[i].name = known->names[i];
-    }
-    return {};
   }
 
   Result<std::vector<Argument>> arguments(dom::object graph, string_view key) {

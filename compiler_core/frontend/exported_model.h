@@ -85,9 +85,14 @@ struct ExportedNode {
   std::vector<Argument> outputs;
   std::string_view stack_trace;
   std::string_view module_stack;  // metadata's nn_module_stack
-  // What the operands are cast to first, and the result is cast to: an op under higher_order.out_dtype.
+  // Of an op under higher_order.out_dtype: the operands promote to it first, and the result is cast to it.
   std::optional<ScalarTypeCode> computes_in;
 };
+
+// out_dtype(op, dtype, operands...) becomes the op itself, with the names of its arguments, which the
+// archive leaves out. An op that PyTorch does not allow there stays as it is. kInvalidArgument: it is
+// malformed.
+Status unwrap_out_dtype(ExportedNode& node);
 
 // The tensors among a node's arguments from number `from` on; options may stand between them.
 inline std::vector<std::string_view> tensor_operands(const ExportedNode& node, size_t from = 0) {

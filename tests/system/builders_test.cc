@@ -158,7 +158,7 @@ TEST_F(Builders, AndTheCoordinatorMayBeKilledMeanwhile) {
   for (const int size : {1024, 2048, 4096}) {
     const json answer = answer_of(clients.front(), size);
     expect_all_tried(answer);
-    // What was stored before its answer was lost is found.
+    // A program that was stored before its answer was lost is a hit.
     EXPECT_TRUE(answer["cache"] == "tuned" || answer["cache"] == "hit") << answer;
     clients.erase(clients.begin());
   }
