@@ -149,6 +149,10 @@ void ArtifactStore::take_back(std::string owner, int64_t until_ms,
   });
 }
 
+std::string ArtifactStore::signature_of(const ArtifactId& id, const std::string& value) const {
+  return key_.sign(signed_artifact(id.kind, id.key, value)).bytes;
+}
+
 void ArtifactStore::submit(size_t bytes, std::function<void(const Status&)> work) {
   {
     const std::lock_guard lock(mu_);

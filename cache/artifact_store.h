@@ -72,6 +72,8 @@ class ArtifactStore {
   // than the store; kOverloaded; kUnavailable when the disk does not take it.
   using Done = std::function<void(Status)>;
   void put(ArtifactId id, std::string value, Audience audience, std::string owner, Done done);
+  // Of a value that lies elsewhere: what the store would sign it with.
+  std::string signature_of(const ArtifactId& id, const std::string& value) const;
   // Removes what `owner` put before `until_ms`; how many that were.
   void take_back(std::string owner, int64_t until_ms, std::function<void(Result<int64_t>)> done);
   // Waits until every job given so far is done.

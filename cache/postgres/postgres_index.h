@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cache/objects/object_store.h"
+#include "cache/offer_table.h"
 #include "cache/postgres/connection.h"
 #include "cache/postgres/term.h"
 #include "cache/store.h"
@@ -101,6 +102,9 @@ class PostgresIndex {
   Result<TakenBack> would_take_back(const TakeBack& what);
   Result<TakenBack> take_back(const TakeBack& what, int64_t through);
   Status note(const AdminAct& act);
+  // postgres_offers.cc has both.
+  Status put_offer(const ListedOffer& offer, const std::string& text);
+  Status remove_offers(const std::string& owner, int64_t until_ms);
   Result<int64_t> programs_not_of(const Digest& stamp);
   // Whether the row of this key was written in a later term than that of `epoch`.
   Result<bool> has_later(bool is_program, const Digest& key, uint64_t epoch);

@@ -20,6 +20,7 @@
 #include "cache/postgres/connections.h"
 #include "cache/postgres/look_ups.h"
 #include "cache/postgres/postgres_index.h"
+#include "cache/postgres/postgres_offers.h"
 #include "cache/postgres/reads.h"
 #include "cache/postgres/spooled_writes.h"
 #include "cache/postgres/term.h"
@@ -112,6 +113,7 @@ struct PostgresStore::Impl {
   SpooledWrites writes;
   BlobReads blobs{writer, *objects, copies, options.believed_after, options.log};
   Connections connections;
+  PostgresOffers offers{writer, connections};
   std::unique_ptr<LookUps> look_ups;
 
   std::mutex mu;
@@ -241,6 +243,10 @@ std::string PostgresStore::away() const {
 
 uint64_t PostgresStore::epoch() const {
   return impl_->term->epoch();
+}
+
+OfferTable& PostgresStore::offers() {
+  return impl_->offers;
 }
 
 const std::string& PostgresStore::warning() const {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "cache/objects/object_store.h"
+#include "cache/offer_table.h"
 #include "cache/store.h"
 #include "compiler_core/base/file.h"
 
@@ -56,6 +57,7 @@ class PostgresStore final : public Store {
   ~PostgresStore() override;  // after every write, and gives the term up
   // Greater than that of every earlier holder of the term.
   uint64_t epoch() const;
+  OfferTable& offers();  // lives as long as this
 
   const std::string& warning() const override;
   std::string away() const override;

@@ -1,4 +1,4 @@
-// Format 2. Digests are 32 bytes, `hour`s count from 1970, by the coordinators' wall clock; times are
+// Format 3. Digests are 32 bytes, `hour`s count from 1970, by the coordinators' wall clock; times are
 // the database's own, which alone are compared. Seals are those of sealed_rows.h.
 //
 //   meta           one row: the format, and the oldest formats of which a build may read and write it
@@ -17,6 +17,8 @@
 //   revoked        what was taken back (taking_back.h)
 //   totals         one row: sums over the others, which triggers keep
 //   acts           (since 2) what operators asked for (cache/admin_act.h); id grows with time
+//   offers         (since 3) kernels that are offered as candidates (cache/offer_table.h). key: OfferedKernel::key(), with a
+//                  digest of the value; place: OfferedKernel::place(); owner: the name of a key; value: offered_to_text
 #include "cache/postgres/schema.h"
 
 #include <fmt/core.h>
@@ -116,6 +118,14 @@ const std::vector<const char*> kActs = {
     " outcome text NOT NULL)",
 };
 
+// Nor of these: a leader of before has no candidates of others', as one whose offers are gone.
+const std::vector<const char*> kOffers = {
+    "CREATE TABLE offers (key text PRIMARY KEY, place text NOT NULL, owner text NOT NULL,"
+    " made_ms bigint NOT NULL, value bytea NOT NULL, bytes bigint GENERATED ALWAYS AS"
+    " (octet_length(value)) STORED)",
+    "CREATE INDEX offers_for ON offers (place, made_ms)",
+};
+
 // Not by to_regclass(): a session remembers what it did not find, and another one may have made it.
 Result<bool> has_tables(PgConnection& connection) {
   TRY(const PgRows found, connection.run("SELECT EXISTS (SELECT FROM pg_catalog.pg_tables"
@@ -190,7 +200,7 @@ Status take_steps(PgConnection& connection, const SchemaFormats& known) {
 }  // namespace
 
 const SchemaFormats& postgres_formats() {
-  static const SchemaFormats formats{{{1, 1, kFirstTables}, {1, 1, kActs}}};
+  static const SchemaFormats formats{{{1, 1, kFirstTables}, {1, 1, kActs}, {1, 1, kOffers}}};
   return formats;
 }
 

@@ -14,7 +14,7 @@
 
 namespace kiln {
 
-inline constexpr int kPostgresSchema = 2;
+inline constexpr int kPostgresSchema = 3;
 
 struct SchemaStep {
   // The oldest formats whose builds may read and write what it makes.

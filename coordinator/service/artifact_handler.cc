@@ -42,10 +42,20 @@ void ArtifactHandler::get(const PeerId& peer, const Session& session, const Arti
 void ArtifactHandler::look_up(Open open, bool again) {
   const ArtifactId id = open.id;
   const Viewer viewer = open.viewer;
-  store_.get(id, viewer, [this, open = std::move(open), again](Result<KeptArtifact> found) {
+  fetch(id, viewer, [this, open = std::move(open), again](Result<KeptArtifact> found) {
     loop_.post([this, open, again, found = std::move(found)]() mutable {
       looked_up(std::move(open), again, std::move(found));
     });
+  });
+}
+
+// Everybody may have an offer.
+void ArtifactHandler::fetch(const ArtifactId& id, const Viewer& viewer, ArtifactStore::Got got) {
+  if (id.kind != kOfferedKind) return store_.get(id, viewer, std::move(got));
+  offers_.get(id.key, [this, id, got = std::move(got)](Result<std::string> text) {
+    if (!text) return got(fail(std::move(text).error()));
+    std::string signature = store_.signature_of(id, *text);
+    got(KeptArtifact{*std::move(text), std::move(signature)});
   });
 }
 
@@ -109,24 +119,20 @@ void ArtifactHandler::store(const User& user, ArtifactId id, std::string value,
   if (!kind->is_code)
     if (const Status sound = check_artifact_data(value); !sound) return stored(sound);
   const Audience audience = audience_of(user);
-  std::string offer;  // the key of one
-  if (kind->name == kOfferedKind) {
+  const bool is_offer = kind->name == kOfferedKind;
+  if (is_offer)
     if (const Status sound = Offers::check(id.key, value, audience); !sound) return stored(sound);
-    offer = id.key;
-  }
   std::string flight = flight_of(id, audience);
-  const auto done = [this, kind, flight = std::move(flight), offer = std::move(offer),
-                     owner = user.name, stored = std::move(stored)](const Status& status) {
-    loop_.post([this, kind, flight, offer, owner, stored, status] {
+  const auto done = [this, kind, flight = std::move(flight), is_offer,
+                     stored = std::move(stored)](const Status& status) {
+    loop_.post([this, kind, flight, is_offer, stored, status] {
       if (status) ++counts_[std::string(kind->name)].stored;
-      if (status && !offer.empty()) {
-        offers_.added(offer, owner, unix_ms());
-        offered_();
-      }
+      if (status && is_offer) offered_();
       stored(status);
       if (status) answer(flights_.stored(flight));
     });
   };
+  if (is_offer) return offers_.put({id.key, user.name, unix_ms()}, std::move(value), done);
   store_.put(std::move(id), std::move(value), audience, user.name, done);
 }
 
@@ -141,13 +147,13 @@ void ArtifactHandler::write(const User& user, ArtifactId id, std::string value,
 void ArtifactHandler::read(const User& user, const ArtifactId& id,
                            std::function<void(Result<KeptArtifact>)> got) {
   if (!covers(user.grant, Grant::kRead)) return got(fail(not_granted(user, Grant::kRead)));
-  store_.get(id, viewer_of(user),
-             [this, kind = id.kind, got = std::move(got)](Result<KeptArtifact> found) {
-               loop_.post([this, kind, got, found = std::move(found)]() mutable {
-                 ++(found ? counts_[kind].hits : counts_[kind].misses);
-                 got(std::move(found));
-               });
-             });
+  fetch(id, viewer_of(user),
+        [this, kind = id.kind, got = std::move(got)](Result<KeptArtifact> found) {
+          loop_.post([this, kind, got, found = std::move(found)]() mutable {
+            ++(found ? counts_[kind].hits : counts_[kind].misses);
+            got(std::move(found));
+          });
+        });
 }
 
 void ArtifactHandler::release(const Session& session, const ArtifactRelease& request) {
@@ -192,6 +198,11 @@ std::vector<ArtifactStats> ArtifactHandler::stats() const {
     stats.bytes = totals.bytes;
     stats.evicted = totals.evicted;
     stats.damaged = totals.damaged;
+  }
+  if (const Offers::Shared shared = offers_.shared(); shared.entries > 0) {
+    ArtifactStats& stats = by_kind[kOfferedKind];
+    stats.entries = shared.entries;
+    stats.bytes = shared.bytes;
   }
   std::vector<ArtifactStats> all;
   for (auto& [kind, stats] : by_kind) {

@@ -1,6 +1,7 @@
 // ArtifactHandler: answers gets and puts of other compilers' artifacts, and keeps their leases.
-// Reads and writes are the store's, on its own thread; who makes what is SingleFlight's. One thread,
-// the loop's; everything it is given outlives it, and the loop also outlives the store's thread.
+// Reads and writes are the store's, on its own thread, and for offered kernels those of Offers; who
+// makes what is SingleFlight's. One thread, the loop's; everything it is given outlives it, and the
+// loop also outlives the store's thread.
 #pragma once
 
 #include <functional>
@@ -64,6 +65,7 @@ class ArtifactHandler {
   void looked_up(Open open, bool again, Result<KeptArtifact> found);
   void answer(SingleFlight::Verdicts verdicts);
   void refuse(const PeerId& peer, uint64_t request, Error error);
+  void fetch(const ArtifactId& id, const Viewer& viewer, ArtifactStore::Got got);
   void store(const User& user, ArtifactId id, std::string value,
              std::function<void(const Status&)> stored);
 

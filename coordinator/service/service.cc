@@ -23,11 +23,11 @@ PageSource& Service::page() {
 
 // Whoever has just taken the term has an address, and clients that wait: a database that is away for
 // moments does not end it.
-Status read_revocations(StorageExecutor& storage) {
+Status read_at_the_start(const std::function<Status()>& read_it) {
   using std::chrono::milliseconds;
   Outage outage;
   for (;; std::this_thread::sleep_for(milliseconds(100))) {
-    Status read = storage.read_revocations();
+    Status read = read_it();
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     const bool is_away = !read && read.error().code == Code::kUnavailable;
     if (!is_away || !outage.may_pass(std::chrono::duration_cast<milliseconds>(now).count()))
@@ -86,10 +86,10 @@ Result<std::unique_ptr<Service>> Service::start(ServiceOptions options) {
       loop->log(LogLine("cache", LogLine::Level::kWarning).add("warning", warning));
   if (Status recovered = loop->storage.recover_tasks(); !recovered)
     return fail(std::move(recovered).error().within("flights.sqlite"));
-  if (Status read = read_revocations(loop->storage); !read)
+  if (Status read = read_at_the_start([&] { return loop->storage.read_revocations(); }); !read)
     return fail(std::move(read).error().within("revocations"));
-  if (Status read = loop->offers.read(loop->options.data_dir / kArtifactsFile); !read)
-    return fail(std::move(read).error().within(kArtifactsFile));
+  if (Status read = read_at_the_start([&] { return loop->offers.read(); }); !read)
+    return fail(std::move(read).error().within("offers"));
   if (!loop->options.redis.empty()) {
     TRY(loop->redis, RedisPort::open(loop->options.redis, redis_service(*loop, keyring)));
   }

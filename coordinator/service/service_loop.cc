@@ -47,6 +47,7 @@ ServiceLoop::ServiceLoop(ServiceOptions given, OpenedStore opened,
       store(std::move(opened.store)),
       detached(std::move(pending_tasks)),
       artifact_store(std::move(opened_artifacts)),
+      offers(opened.offers == nullptr ? own_offers : *opened.offers),
       signer(std::move(signing_key)),
       storage(*store, *detached, signer, manifests, blob_memory, options.hold_blobs_ms,
               template_stamp(options.core.templates), options.core, *this, vouching(), &offers),
@@ -220,7 +221,7 @@ void ServiceLoop::take_back_revoked() {
     what.owner = key.name;
     what.until_ms = key.at_ms + kSessionsEndMs;
     artifacts.take_back(key.name, what.until_ms);
-    take_back_offers(key.name, what.until_ms);
+    take_back_offers(key, what.until_ms);
     const AdminAct act =
         trail.begin("", "take back what the revoked key " + key.name + " reported");
     storage.take_back(std::move(what), [this, key, act](const Result<TakenBack>& taken) {
@@ -236,11 +237,14 @@ void ServiceLoop::take_back_revoked() {
       else
         line.add("why", taken.error().message);
       log(line);
-      if (taken) return;
-      keys_taken_back.erase({key.name, key.at_ms});
-      revoked_again_ms = now_ms() + kTakeBackAgainMs;
+      if (!taken) take_back_again(key);
     });
   }
+}
+
+void ServiceLoop::take_back_again(const RevokedKey& key) {
+  keys_taken_back.erase({key.name, key.at_ms});
+  revoked_again_ms = now_ms() + kTakeBackAgainMs;
 }
 
 void ServiceLoop::close(const PeerId& peer) {

@@ -30,6 +30,7 @@
 #include "coordinator/status/refusals.h"
 #include "coordinator/status/task_log.h"
 #include "coordinator/status/worker_log.h"
+#include "coordinator/storage/artifact_offers.h"
 #include "coordinator/storage/audit_trail.h"
 #include "coordinator/storage/blob_sender.h"
 #include "coordinator/storage/known_requests.h"
@@ -60,8 +61,9 @@ struct ServiceLoop final : EventLoop {
   void refresh_keys();
   // Takes back what revoked keys reported (`kiln keys revoke`), each once.
   void take_back_revoked();
-  // Takes back the kernels that won of what the owner of a revoked key offered.
-  void take_back_offers(const std::string& owner, int64_t until_ms);
+  // Takes back the kernels that won of what the owner of a revoked key offered, and then the offers.
+  void take_back_offers(const RevokedKey& key, int64_t until_ms);
+  void take_back_again(const RevokedKey& key);  // in a while: the store did not take it
   std::set<std::string> keys_let_in() const;
   void note_keys();
   void note_term();
@@ -118,10 +120,7 @@ struct ServiceLoop final : EventLoop {
   void on(const SendProgress& action) { send(action.client, action.progress); }
   void on(SendOrders action);
   void on(StoreRecords action) { storage.store(std::move(action)); }
-  void on(StoreKernel action) {
-    tasks.traces().storing(action);
-    storage.store(std::move(action));
-  }
+  void on(StoreKernel action);
   void on(const StoreProgram& action);
   void on(StoreDetached action) { storage.store(std::move(action)); }
   void on(const EndDetached& action);
@@ -177,7 +176,8 @@ struct ServiceLoop final : EventLoop {
   std::unique_ptr<Store> store;
   std::unique_ptr<PendingTaskStore> detached;
   std::unique_ptr<ArtifactStore> artifact_store;
-  Offers offers{*artifact_store};
+  ArtifactOffers own_offers{*artifact_store, options.data_dir / kArtifactsFile};
+  Offers offers;
   Signer signer;
   BlobSender blobs{*store, blob_memory, *this, options.blob_links};
   StorageExecutor storage;

@@ -15,14 +15,15 @@ struct Walk {
 };
 
 void walk_on(ServiceLoop& loop, const std::shared_ptr<Walk>& walk,
-             const std::function<void(const Walk& walk)>& done) {
+             const std::function<void(const Status& read, const Walk& walk)>& done) {
   loop.store->list_records(walk->page, [&loop, walk, done](const Result<RecordList>& list) {
     for (const ListedRecord& each : list ? list->records : std::vector<ListedRecord>())
       if (each.won.value_or(false) && walk->names.contains(each.record.schedule.template_name))
         walk->kernels.insert(each.record.kernel_key);
     walk->page.after = list ? list->last_id : 0;
-    loop.post([&loop, walk, done] {
-      if (walk->page.after == 0) return done(*walk);
+    const Status read = list.map([](const RecordList&) {});
+    loop.post([&loop, walk, done, read] {
+      if (!read || walk->page.after == 0) return done(read, *walk);
       walk_on(loop, walk, done);
     });
   });
@@ -30,24 +31,37 @@ void walk_on(ServiceLoop& loop, const std::shared_ptr<Walk>& walk,
 
 }  // namespace
 
-void ServiceLoop::take_back_offers(const std::string& owner, int64_t until_ms) {
-  const std::vector<std::string> names = offers.take_back(owner, until_ms);
+void ServiceLoop::take_back_offers(const RevokedKey& key, int64_t until_ms) {
+  const std::vector<std::string> names = offers.take_back(key.name, until_ms);
   if (names.empty()) return;
   const auto walk = std::make_shared<Walk>();
   walk->names.insert(names.begin(), names.end());
-  walk_on(*this, walk, [this, owner](const Walk& walked) {
-    if (walked.kernels.empty()) return;
+  walk_on(*this, walk, [this, key, until_ms](const Status& read, const Walk& walked) {
+    if (!read) return take_back_again(key);
+    if (walked.kernels.empty()) return offers.was_taken_back(key.name, until_ms);
     TakeBack what;
     what.kernels.assign(walked.kernels.begin(), walked.kernels.end());
-    const AdminAct act = trail.begin("", "take back what the revoked key " + owner + " offered");
-    storage.take_back(std::move(what), [this, owner, act](const Result<TakenBack>& taken) {
+    const AdminAct act = trail.begin("", "take back what the revoked key " + key.name + " offered");
+    storage.take_back(std::move(what), [this, key, until_ms, act](const Result<TakenBack>& taken) {
       if (taken) trail.note(came_to(act, *taken));
       LogLine line("keys", taken ? LogLine::Level::kInfo : LogLine::Level::kWarning);
-      line.add("state", taken ? "taken_back" : "not_taken_back").add("offers_of", owner);
+      line.add("state", taken ? "taken_back" : "not_taken_back").add("offers_of", key.name);
       if (!taken) line.add("why", taken.error().message);
       log(line);
+      if (!taken) return take_back_again(key);
+      offers.was_taken_back(key.name, until_ms);
     });
   });
+}
+
+// One that was being tuned when its offer was taken back goes as it comes.
+void ServiceLoop::on(StoreKernel action) {
+  tasks.traces().storing(action);
+  const bool goes = offers.is_taken_back(action.kernel.schedule);
+  TakeBack what;
+  what.kernels = {action.kernel.key};
+  storage.store(std::move(action));
+  if (goes) storage.take_back(std::move(what), [](const Result<TakenBack>&) {});
 }
 
 }  // namespace kiln

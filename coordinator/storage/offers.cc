@@ -18,12 +18,9 @@ std::string_view name_in(std::string_view key) {
 
 }  // namespace
 
-Status Offers::read(const Path& file) {
-  auto listed = ArtifactStore::list(file, kOfferedKind, 0);
-  if (!listed) return fail(listed.error());
-  std::ranges::sort(*listed, {}, &ListedArtifact::made_ms);
-  for (const ListedArtifact& each : *listed)
-    if (each.id.kind == kOfferedKind) added(each.id.key, each.owner, each.made_ms);
+Status Offers::read() {
+  TRY(auto listed, table_.list_offers());
+  for (ListedOffer& each : listed) added(std::move(each));
   return {};
 }
 
@@ -38,30 +35,76 @@ Status Offers::check(const std::string& key, std::string_view value, const Audie
   return {};
 }
 
-void Offers::added(const std::string& key, const std::string& owner, int64_t made_ms) {
-  const std::string place = place_of(key);
+void Offers::added(ListedOffer offer) {
+  const std::string place = place_of(offer.key);
   if (place.empty()) return;
   const std::lock_guard lock(mu_);
-  std::vector<Entry>& entries = by_place_[place];
+  for (auto& [owner, names] : taken_back_) names.erase(std::string(name_in(offer.key)));
+  std::vector<ListedOffer>& offers = by_place_[place];
   // Once more is no news, but whose it is by now.
-  if (const auto same = std::ranges::find(entries, key, &Entry::key); same != entries.end()) {
-    *same = {key, owner, made_ms};
+  if (const auto same = std::ranges::find(offers, offer.key, &ListedOffer::key);
+      same != offers.end()) {
+    *same = std::move(offer);
     return;
   }
-  if (entries.size() >= kMostEach) entries.erase(entries.begin());
-  entries.push_back({key, owner, made_ms});
+  if (offers.size() >= OfferTable::kMostEach) offers.erase(offers.begin());
+  offers.push_back(std::move(offer));
+}
+
+void Offers::put(ListedOffer offer, std::string text, OfferTable::Done done) {
+  offer.bytes = std::ssize(text);
+  table_.put_offer(offer, std::move(text),
+                   [this, offer, done = std::move(done)](const Status& status) {
+                     if (status) added(offer);
+                     done(status);
+                   });
+}
+
+void Offers::get(std::string key, OfferTable::Got got) {
+  table_.look_up_offer(key, [key, got = std::move(got)](Result<std::string> text) {
+    const auto offered = text ? offered_from_text(*text) : fail(text.error());
+    if (text && (!offered || offered->key() != key))
+      return got(fail(Code::kNotFound, "the offered kernel of this key is damaged"));
+    got(std::move(text));
+  });
 }
 
 std::vector<std::string> Offers::take_back(const std::string& owner, int64_t until_ms) {
   const std::lock_guard lock(mu_);
-  std::vector<std::string> names;
-  for (auto& [place, entries] : by_place_)
-    std::erase_if(entries, [&](const Entry& entry) {
-      const bool is_meant = entry.owner == owner && entry.made_ms < until_ms;
-      if (is_meant) names.emplace_back(name_in(entry.key));
+  std::set<std::string> names;
+  for (auto& [place, offers] : by_place_)
+    std::erase_if(offers, [&](const ListedOffer& offer) {
+      const bool is_meant = offer.owner == owner && offer.made_ms < until_ms;
+      if (is_meant) names.emplace(name_in(offer.key));
       return is_meant;
     });
-  return names;
+  if (const auto before = taken_back_.find(owner); before != taken_back_.end())
+    names.insert(before->second.begin(), before->second.end());
+  if (!names.empty()) taken_back_[owner] = names;
+  return {names.begin(), names.end()};
+}
+
+void Offers::was_taken_back(const std::string& owner, int64_t until_ms) {
+  table_.remove_offers(owner, until_ms, [](const Status&) {});
+}
+
+bool Offers::is_taken_back(const std::string& template_name) const {
+  if (!is_offered(template_name)) return false;
+  const std::lock_guard lock(mu_);
+  return std::ranges::any_of(taken_back_,
+                             [&](const auto& each) { return each.second.contains(template_name); });
+}
+
+Offers::Shared Offers::shared() const {
+  Shared all;
+  if (!table_.is_shared()) return all;
+  const std::lock_guard lock(mu_);
+  for (const auto& [place, offers] : by_place_)
+    for (const ListedOffer& offer : offers) {
+      ++all.entries;
+      all.bytes += offer.bytes;
+    }
+  return all;
 }
 
 std::vector<OfferedKernel> Offers::of(const Digest& workload, const Target& target) {
@@ -70,20 +113,18 @@ std::vector<OfferedKernel> Offers::of(const Digest& workload, const Target& targ
   {
     const std::lock_guard lock(mu_);
     if (const auto found = by_place_.find(place); found != by_place_.end())
-      for (const Entry& entry : found->second) keys.push_back(entry.key);
+      for (const ListedOffer& offer : found->second) keys.push_back(offer.key);
   }
   std::vector<OfferedKernel> offered;
   for (const std::string& key : keys) {
-    std::promise<Result<KeptArtifact>> answer;
-    store_.get({kOfferedKind, key}, {},
-               [&answer](Result<KeptArtifact> kept) { answer.set_value(std::move(kept)); });
-    const Result<KeptArtifact> kept = answer.get_future().get();
-    auto parsed = kept ? offered_from_text(kept->value) : Result<OfferedKernel>(fail(kept.error()));
-    if (parsed && parsed->key() == key) {
-      offered.push_back(*std::move(parsed));
-    } else if (kept || kept.error().code == Code::kNotFound) {
+    std::promise<Result<std::string>> answer;
+    get(key, [&answer](Result<std::string> text) { answer.set_value(std::move(text)); });
+    const Result<std::string> text = answer.get_future().get();
+    if (text) {
+      offered.push_back(*offered_from_text(*text));
+    } else if (text.error().code == Code::kNotFound) {
       const std::lock_guard lock(mu_);
-      std::erase_if(by_place_[place], [&](const Entry& entry) { return entry.key == key; });
+      std::erase_if(by_place_[place], [&](const ListedOffer& offer) { return offer.key == key; });
     }
   }
   return offered;
@@ -104,8 +145,8 @@ bool Offers::has_untried(const Program& program) const {
          std::ranges::any_of(program.kernels, [&](const ProgramKernel& kernel) {
            const auto found = by_place_.find(OfferedKernel::place(kernel.workload, program.target));
            return found != by_place_.end() &&
-                  std::ranges::any_of(found->second, [&](const Entry& entry) {
-                    return find_version(kernel.templates, name_in(entry.key)) == 0;
+                  std::ranges::any_of(found->second, [&](const ListedOffer& offer) {
+                    return find_version(kernel.templates, name_in(offer.key)) == 0;
                   });
          });
 }

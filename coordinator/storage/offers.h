@@ -1,15 +1,17 @@
-// Offers: which kernels are offered as candidates (program/offered_kernel.h), in front of the artifact
-// store, which has them. A kernel that was tuned before an offer for its workload is stale, and so is
+// Offers: which kernels are offered as candidates (program/offered_kernel.h), in front of the table
+// that has them. A kernel that was tuned before an offer for its workload is stale, and so is
 // a program with it; a kernel that was tuned beside an offer which is gone is not. Thread-safe: the
-// loop adds, planner threads read. The store outlives it.
+// loop adds, planner threads read. The table outlives it.
 #pragma once
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "cache/artifact_store.h"
+#include "cache/offer_table.h"
+#include "compiler_core/program/audience.h"
 #include "compiler_core/program/offered_kernel.h"
 #include "compiler_core/program/program.h"
 
@@ -17,22 +19,28 @@ namespace kiln {
 
 class Offers {
  public:
-  static constexpr size_t kMostEach = 64;  // for one workload and target; the oldest go
+  explicit Offers(OfferTable& table) : table_(table) {}
 
-  explicit Offers(ArtifactStore& store) : store_(store) {}
-
-  // Reads the offers that the store's file has from earlier. REQUIRES: nothing was added.
-  Status read(const Path& file);
+  // Reads what the table has from earlier, also from other coordinators. REQUIRES: nothing was put.
+  Status read();
 
   // Whether `value` may be kept under `key`. kInvalidArgument: it is no offered kernel, or another's
   // than the key says; kPermissionDenied: it would be for some users only, while kernels are tuned for
   // all.
   static Status check(const std::string& key, std::string_view value, const Audience& audience);
-  // It is stored: `owner` put it (the name of a key; empty: no keys), at `made_ms`, Unix time.
-  void added(const std::string& key, const std::string& owner, int64_t made_ms);
-  // Forgets what the owner of a revoked key offered until then; the templates that those were.
+  // `offer` is one from when `done` hears that it is stored. REQUIRES: check().
+  void put(ListedOffer offer, std::string text, OfferTable::Done done);
+  // The text of an offer. kNotFound; kUnavailable.
+  void get(std::string key, OfferTable::Got got);
+
+  // Takes the offers of a revoked key's owner until then from the candidates; the templates that those
+  // were, also in earlier calls. They stay in a shared table until was_taken_back(), once nothing
+  // that they won is left: whoever leads next knows them until then.
   std::vector<std::string> take_back(const std::string& owner, int64_t until_ms);
-  // The offers for this workload and target, oldest first. Waits for the store, as planner threads may.
+  void was_taken_back(const std::string& owner, int64_t until_ms);
+  bool is_taken_back(const std::string& template_name) const;
+
+  // The offers for this workload and target, oldest first. Waits for the table, as planner threads may.
   std::vector<OfferedKernel> of(const Digest& workload, const Target& target);
 
   // `stored`, the templates that had candidates when a kernel won, without the offers that are gone.
@@ -43,15 +51,21 @@ class Offers {
   // which times, tries any.
   bool has_untried(const Program& program) const;
 
- private:
-  struct Entry {
-    std::string key, owner;
-    int64_t made_ms = 0;
+  // How many there are in a table of several coordinators, with their bytes; 0 of another, whose
+  // store counts them.
+  struct Shared {
+    int64_t entries = 0, bytes = 0;
   };
+  Shared shared() const;
 
-  ArtifactStore& store_;
+ private:
+  void added(ListedOffer offer);
+
+  OfferTable& table_;
   mutable std::mutex mu_;
-  std::map<std::string, std::vector<Entry>> by_place_;  // guarded by mu_; oldest first
+  // Guarded by mu_.
+  std::map<std::string, std::vector<ListedOffer>> by_place_;  // oldest first
+  std::map<std::string, std::set<std::string>> taken_back_;   // templates by owner
 };
 
 }  // namespace kiln

@@ -28,7 +28,7 @@ Result<OpenedStore> open_directory(const StoreChoice& choice) {
   const auto wall_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
   TRY(const uint64_t first_lease,
       first_lease_of_next_incarnation(choice.data_dir, static_cast<uint64_t>(wall_us)));
-  return OpenedStore{std::nullopt, std::move(cache), first_lease};
+  return OpenedStore{std::nullopt, std::move(cache), nullptr, first_lease};
 }
 
 Result<OpenedStore> open_postgres(const StoreChoice& choice) {
@@ -57,7 +57,8 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
   options.lost = choice.lost;
   TRY(auto store, PostgresStore::open(choice.url, std::move(objects), std::move(options)));
   const uint64_t first_lease = store->epoch() << kLeaseBits;
-  return OpenedStore{*std::move(lock), std::move(store), first_lease};
+  OfferTable* const offers = &store->offers();
+  return OpenedStore{*std::move(lock), std::move(store), offers, first_lease};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/objects/object_store.h"
+#include "cache/offer_table.h"
 #include "cache/store.h"
 #include "compiler_core/base/file.h"
 
@@ -40,6 +41,7 @@ struct StoreChoice {
 struct OpenedStore {
   std::optional<FileLock> lock;  // of the directory, where the store has none of its own
   std::unique_ptr<Store> store;
+  OfferTable* offers = nullptr;  // the store's, of several coordinators; null: none
   // CoreOptions::first_lease: above every one that an earlier coordinator on this store may have used.
   uint64_t first_lease = 0;
 };

@@ -1,5 +1,6 @@
 // A store on one disk that moves to the store of several machines, and back.
 #include "cache/kernel_cache.h"
+#include "cache/postgres/schema.h"
 #include "cache/sealed_rows.h"
 #include "cache/transfer/transfer.h"
 #include "tests/cache/postgres/postgres_fixture.h"
@@ -115,13 +116,13 @@ TEST_F(PostgresTransferTest, ADatabaseOfBeforeTheAuditTrailIsExportedToo) {
     const auto store = open();
     ASSERT_TRUE(samples::put_all(*store, 1));
   }
-  (void)place_->ask("DROP TABLE kiln.acts; UPDATE kiln.meta SET schema = 1");
+  (void)place_->ask("DROP TABLE kiln.acts, kiln.offers; UPDATE kiln.meta SET schema = 1");
   const auto to = open_objects((dir.path() / "export").string(), {}).value();
   const auto exported = export_from(place_->url(), folder_, *to);
   ASSERT_TRUE(exported) << exported.error().message;
   EXPECT_EQ(exported->facts.programs, 1);
   EXPECT_TRUE(samples::look_up_program(*open(), 1)) << "and a coordinator brings it up to date";
-  EXPECT_EQ(place_->ask("SELECT schema FROM kiln.meta"), "2");
+  EXPECT_EQ(place_->ask("SELECT schema FROM kiln.meta"), std::to_string(kPostgresSchema));
 }
 
 TEST_F(PostgresTransferTest, AnExportLeavesOutDamagedRowsAndSaysWhenRowsAreMissing) {

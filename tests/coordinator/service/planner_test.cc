@@ -10,6 +10,7 @@
 #include "cache/kernel_cache.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/registry.h"
+#include "coordinator/storage/artifact_offers.h"
 #include "tests/coordinator/fake_fleet.h"
 
 namespace kiln {
@@ -71,7 +72,8 @@ TEST_F(PlannerTest, PlansACanonicalGraph) {
 TEST_F(PlannerTest, AnOfferedKernelIsACandidateWhereItIsTimed) {
   const auto artifacts = *ArtifactStore::open(
       dir_.path() / kArtifactsFile, *SigningKey::load_or_create(dir_.path() / "signing"), {});
-  Offers offers(*artifacts);
+  ArtifactOffers table(*artifacts, dir_.path() / kArtifactsFile);
+  Offers offers(table);
   context_.offers = &offers;
   StartPlan request = request_for(test_graph(3));
   const PlannedKernel before = make_plan(request, context_).kernels.at(0);
@@ -88,8 +90,8 @@ TEST_F(PlannerTest, AnOfferedKernelIsACandidateWhereItIsTimed) {
   OfferedKernel other = offered;
   other.recipe.inputs.clear();
   for (const OfferedKernel& each : {offered, other}) {
-    artifacts->put({kOfferedKind, each.key()}, offered_to_text(each), {}, "", nullptr);
-    offers.added(each.key(), "", 0);
+    offers.put({each.key()}, offered_to_text(each), [](const Status&) {});
+    artifacts->flush();
   }
   const PlannedKernel planned = make_plan(request, context_).kernels.at(0);
   EXPECT_FALSE(planned.cached);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "coordinator/storage/artifact_offers.h"
+
 namespace kiln {
 namespace {
 
@@ -19,9 +21,11 @@ OfferedKernel offered_kernel(const std::string& name) {
 class OffersTest : public ::testing::Test {
  protected:
   void put(const OfferedKernel& offered) {
-    store_->put({kOfferedKind, offered.key()}, offered_to_text(offered), {}, "", nullptr);
+    Status stored = fail(Code::kInternal, "not yet");
+    offers_.put({offered.key(), "alice", 1'000}, offered_to_text(offered),
+                [&stored](Status status) { stored = std::move(status); });
     store_->flush();
-    offers_.added(offered.key(), "alice", 1'000);
+    EXPECT_TRUE(stored);
   }
   std::vector<std::string> names(Offers& offers) const {
     std::vector<std::string> names;
@@ -42,8 +46,10 @@ class OffersTest : public ::testing::Test {
   const TempDir dir_ = *TempDir::create("kiln-offers");
   const Path file_ = dir_.path() / kArtifactsFile;
   const std::unique_ptr<ArtifactStore> store_ =
-      *ArtifactStore::open(file_, *SigningKey::load_or_create(dir_.path() / "signing"), {});
-  Offers offers_{*store_};
+      *ArtifactStore::open(file_, *SigningKey::load_or_create(dir_.path() / "signing"),
+                           {.now_ms = [] { return int64_t{1'000}; }});
+  ArtifactOffers table_{*store_, file_};
+  Offers offers_{table_};
   const OfferedKernel first_ = offered_kernel("first"), second_ = offered_kernel("second");
 };
 
@@ -58,13 +64,14 @@ TEST_F(OffersTest, GivesWhatIsOfferedForAWorkloadAndTarget) {
 
 TEST_F(OffersTest, AnotherIncarnationKnowsThem) {
   put(first_);
-  Offers again(*store_);
-  ASSERT_TRUE(again.read(file_));
+  Offers again(table_);
+  ASSERT_TRUE(again.read());
   EXPECT_EQ(names(again), (std::vector<std::string>{"first"}));
 }
 
 TEST_F(OffersTest, WhatTheStoreHasNoLongerIsForgotten) {
-  offers_.added(first_.key(), "", 0);
+  put(first_);
+  store_->take_back("alice", INT64_MAX, nullptr);
   EXPECT_TRUE(offers_.has_untried(program_of({})));
   EXPECT_TRUE(names(offers_).empty());
   EXPECT_FALSE(offers_.has_untried(program_of({})));
@@ -76,6 +83,32 @@ TEST_F(OffersTest, WhatARevokedKeyOfferedIsTakenBack) {
   EXPECT_TRUE(offers_.take_back("alice", 1'000).empty()) << "a key of that name that came later";
   EXPECT_EQ(offers_.take_back("alice", 1'001), std::vector{first_.template_name()});
   EXPECT_TRUE(names(offers_).empty());
+}
+
+// A coordinator that dies over it leaves what the next one needs to do it.
+TEST_F(OffersTest, WhatARevokedKeyOfferedIsKnownUntilWhatItWonIsTakenBack) {
+  put(first_);
+  const std::vector<std::string> name = {first_.template_name()};
+  EXPECT_EQ(offers_.take_back("alice", 1'001), name);
+  EXPECT_EQ(offers_.take_back("alice", 1'001), name) << "the store did not take it the first time";
+  Offers next(table_);
+  ASSERT_TRUE(next.read());
+  EXPECT_EQ(next.take_back("alice", 1'001), name);
+  next.was_taken_back("alice", 1'001);
+  store_->flush();
+  Offers last(table_);
+  ASSERT_TRUE(last.read());
+  EXPECT_TRUE(last.take_back("alice", 1'001).empty());
+}
+
+TEST_F(OffersTest, WhatIsTakenBackAndOfferedAgainByAnotherIsAnOffer) {
+  put(first_);
+  EXPECT_FALSE(offers_.is_taken_back(first_.template_name()));
+  (void)offers_.take_back("alice", 1'001);
+  EXPECT_TRUE(offers_.is_taken_back(first_.template_name()));
+  put(first_);
+  EXPECT_FALSE(offers_.is_taken_back(first_.template_name()));
+  EXPECT_EQ(names(offers_), (std::vector<std::string>{"first"}));
 }
 
 TEST_F(OffersTest, AProgramIsStaleUntilEachOfferWasTried) {
