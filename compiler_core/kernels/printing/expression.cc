@@ -276,6 +276,14 @@ bool ExpressionPrinter::allows_rough(NodeId id) const {
   return subtrahend.op == Op::kView && graph_.node(subtrahend.operands[0]).op == Op::kReduceMax;
 }
 
+// Whether the node is an input in memory, or a View of one: what lies there as f32 and is rounded was
+// not computed in halves, and the program says where it is rounded.
+bool ExpressionPrinter::lies_in_memory(NodeId id) const {
+  const Node& node = graph_.node(id);
+  const NodeId source = node.op == Op::kView ? node.operands[0] : id;
+  return graph_.node(source).op == Op::kInput && buffers_.contains(source);
+}
+
 std::optional<Register> ExpressionPrinter::position(NodeId id, Indices at) {
   constexpr int64_t kGreatest = std::numeric_limits<int32_t>::max();
   const Node& node = graph_.node(id);
@@ -321,7 +329,7 @@ Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
     return x[0];  // it lies in an f32 register already
   const bool roughly = allows_rough(id);
   if (node.op == Op::kCast && is_16_bit_float(node.dtype) && register_type(from) == "vf32" &&
-      roughly && stored_as_halves_[static_cast<size_t>(id)])
+      roughly && stored_as_halves_[static_cast<size_t>(id)] && !lies_in_memory(node.operands[0]))
     return x[0];  // and is rounded where it ends
   if (node.op == Op::kCast)
     return define(level, splat, node.dtype, cast_expression(from, node.dtype, plain, x[0].name));

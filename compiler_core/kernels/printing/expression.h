@@ -46,7 +46,7 @@ struct Register {
 // Both targets have the same vocabulary. A CUDA load or store says how far its address is aligned,
 // which decides how wide it is. Where all that comes of a value is rounded to halves in the end, it
 // is computed to some units in the last place of f32, and a half on the way keeps the precision of
-// the f32 it lies in, as in Inductor's kernels.
+// the f32 it lies in, as in Inductor's kernels; what lies in memory as f32 is rounded where the graph says.
 enum class Dialect : uint8_t { kCpu, kCuda };
 
 // Whether some node is a Philox, which takes vocabulary of its own: random.h, random.cuh.
@@ -115,6 +115,7 @@ class ExpressionPrinter {
 
   Register compute(NodeId id, Indices at);
   bool allows_rough(NodeId id) const;
+  bool lies_in_memory(NodeId id) const;
   int64_t alignment(const Index& at) const;
   std::string aligned(std::string_view function, const Index& at) const;
   // The argument of a load of lanes next to one another at `at` that tells live ones: "live".

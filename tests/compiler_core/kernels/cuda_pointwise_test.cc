@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -118,13 +119,35 @@ TEST(CudaPointwise, TransposesAreTiled) {
 }
 
 // Whether a half stands in the middle of a computation: CUDA kernels keep the precision of the f32
-// that it lies in (printing/expression.h), so they are nearer to what is meant than the interpreter.
+// that it was computed in (printing/expression.h), so they are nearer to what is meant than the interpreter.
 bool rounds_on_the_way(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
     return std::any_of(node.operands.begin(), node.operands.end(), [&](NodeId id) {
       return graph.node(id).op == Op::kCast && is_half(graph.node(id).dtype);
     });
   });
+}
+
+// x * scale.to(bf16), where the scale lies in memory as f32: the rounding is the program's, not one of a
+// computation in halves, and the product of two halves is exact in f32, so that results agree to the bit.
+TEST(CudaPointwise, WhatLiesInMemoryAsF32IsRoundedWhereTheProgramSays) {
+  GraphBuilder b;
+  const Shape shape{33, 48};
+  const NodeId x = b.input(DType::kBF16, shape);
+  const NodeId scale = b.cast(b.input(DType::kF32, {Dim(48)}), DType::kBF16);
+  const NodeId row = b.view(scale, shape, {Dim(0), Dim(1)}, Dim(0));
+  const NodeId product = b.binary(Op::kMul, b.cast(x, DType::kF32), b.cast(row, DType::kF32));
+  const Graph graph = *b.finish({b.cast(product, DType::kBF16)});
+  std::mt19937 random(7);
+  const std::vector<Tensor> inputs = random_inputs(graph, random);
+  const Workload workload{graph, Family::kPointwise, {}};
+  const auto source = lower_to_source(
+      workload, *Schedule::parse("cuda.pointwise lanes=8 threads=32 unroll=2 map=0"), kHopper);
+  ASSERT_TRUE(source) << source.error().message;
+  const auto outputs = testing::run_source(*source, kHopper, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  const std::vector<const Tensor*> given{&inputs[0], &inputs[1]};
+  EXPECT_TRUE(std::ranges::equal((*outputs)[0].bytes(), (*interpret(graph, given))[0].bytes()));
 }
 
 TEST(CudaPointwise, RandomGraphsAgreeWithTheInterpreter) {
