@@ -93,7 +93,8 @@ void run_tasks(int64_t count, bool everywhere, const Task& task) {
   const auto work = [&] {
     for (int64_t i = next++; i < count; i = next++) task(i);
   };
-  const int64_t cores = everywhere ? std::thread::hardware_concurrency() : 1;
+  // Asking how many there are opens a file, and most tasks are one.
+  const int64_t cores = everywhere && count > 1 ? std::thread::hardware_concurrency() : 1;
   std::vector<std::jthread> others;
   for (int64_t i = 1; i < std::min(cores, count); ++i) others.emplace_back(work);
   work();

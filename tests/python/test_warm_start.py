@@ -18,6 +18,7 @@ import torch
 from fleet import CHILD_S, install
 from fleet import kiln as run_kiln
 from kiln import _settings, _warm_start
+from kiln._emit import frames_that_count
 from kiln._graphs import GraphCompiler
 from torch import nn
 from torch._dynamo.utils import counters
@@ -195,6 +196,53 @@ def test_what_the_key_has_makes_another_entry(graphs_compiled: list[str], monkey
     assert graphs_compiled == ["inference"] * 3
     again(torch.erf, x.t().contiguous().t())
     assert graphs_compiled == ["inference"] * 4
+
+
+def of_a_submodule(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+
+
+def of_another(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 4, (x,))
+
+
+@pytest.mark.parametrize(("functions", "inputs"), [
+    ([lambda x: x * 2.0, lambda x: x * 2.5, lambda x: x * -0.0, lambda x: x * 0.0], 1),
+    ([lambda x: x.sum(0), lambda x: x.sum(1), lambda x: x.mean(0), lambda x: x.sum(0, keepdim=True)], 1),
+    ([lambda x: x.to(torch.float64), lambda x: x.to(torch.float16)], 1),
+    ([lambda x: x[1:3], lambda x: x[1:3:2], lambda x: x[0:2]], 1),
+    ([lambda x: x.clamp(max=float("inf")), lambda x: x.clamp(min=float("inf"))], 1),
+    ([lambda x, y: x - y, lambda x, y: y - x], 2),
+    ([of_a_submodule, of_another], 1),
+])
+def test_every_part_of_a_graph_makes_another_entry(functions: list[Callable[..., Any]], inputs: int) -> None:
+    args = [torch.randn(4, 8) for _ in range(inputs)]
+    for _ in range(2):
+        for function in functions:
+            torch.testing.assert_close(again(function, *args), function(*args))
+
+
+def test_every_part_of_an_input_makes_another_entry(graphs_compiled: list[str]) -> None:
+    x = torch.randn(4, 4)
+    others = [x, x.t(), x[:2], x.double(), x[:, ::2], torch.randn(1, 4).expand(4, 4), x.to(torch.complex64).conj(),
+              x.to(torch.complex64)]
+    for _ in range(2):
+        for each in others:
+            torch.testing.assert_close(again(torch.square, each), each * each)
+    assert graphs_compiled == ["inference"] * len(others)
+
+
+def test_a_trace_keeps_the_frames_that_kiln_names() -> None:
+    def frame(file: str, line: int) -> str:
+        return f'  File "{file}", line {line}, in forward\n    return {line}\n'
+
+    model, package, torchs = "/home/ann/model.py", "/v/site-packages/transformers/llama.py", "/v/site-packages/torch/nn.py"
+    trace = "".join([frame(model, 1), frame(model, 2), frame(package, 3), frame(package, 4), frame(torchs, 5),
+                     frame(torchs, 6)])
+    assert frames_that_count(trace) == frame(model, 2) + frame(package, 4) + frame(torchs, 6)
+    assert frames_that_count(frame(model, 1) + frame(model, 2)) == frame(model, 2)
+    assert frames_that_count(frame(torchs, 1) + frame("<eval_with_key>.3", 2)) == frame("<eval_with_key>.3", 2)
+    assert frames_that_count("no trace") == "no trace"
 
 
 def test_without_torchs_private_names_nothing_is_cached(graphs_compiled: list[str], monkeypatch: pytest.MonkeyPatch,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,6 +34,19 @@ class NotEmittable(Exception):
 def value_of(node: fx.Node) -> Any:
     """The value that torch inferred for a node: a FakeTensor, a symbolic number, or a tuple of them."""
     return node.meta.get("val")
+
+
+def frames_that_count(trace: str) -> str:
+    """A stack trace without the frames that Kiln does not look at: it keeps the innermost one, the innermost outside of
+    torch and the innermost of no package (compiler_core/frontend/source_line.cc). Most of a model's graph is traces."""
+    frames = re.split(r'^(?=\s*File ")', trace, flags=re.MULTILINE)[1:]
+    if not frames:
+        return trace
+    files = [frame.split('"', 2)[1] for frame in frames]
+    kept = {len(frames) - 1}
+    for foreign in ("-packages/torch/", "-packages/"):
+        kept.update([index for index, file in enumerate(files) if foreign not in file and file[:1] != "<"][-1:])
+    return "".join(frames[index] for index in sorted(kept))
 
 
 def foreign_layout(node: fx.Node) -> str | None:
@@ -121,7 +135,8 @@ class Emitter:
         """Raises NotEmittable, and then nothing was added."""
         inputs = self._arguments(node)
         outputs = self._results(node)
-        metadata = {"stack_trace": node.meta["stack_trace"]} if node.meta.get("stack_trace") else {}
+        trace = node.meta.get("stack_trace")
+        metadata = {"stack_trace": frames_that_count(trace)} if trace else {}
         self._nodes.append({"target": f"torch.ops.{node.target}", "inputs": inputs, "outputs": outputs,
                             "metadata": metadata})
 

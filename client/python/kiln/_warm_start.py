@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -29,15 +28,14 @@ _current = threading.local()  # .settings: of the torch.compile that this thread
 
 try:
     from torch._functorch._aot_autograd.autograd_cache import (
-        AOTAutogradCacheDetails,
         BypassAOTAutogradCache,
         should_use_local_autograd_cache,
         should_use_remote_autograd_cache,
     )
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
-    from torch._inductor.codecache import FxGraphCachePickler, FxGraphHashDetails
     from torch._inductor.output_code import OutputCode
-    from torch._library.triton import get_triton_kernels_for_op
+
+    from kiln import _entry_keys
 except ImportError as error:
     _missing: str | None = str(error)
 else:
@@ -84,58 +82,8 @@ def _in_kiln() -> bool:
     return getattr(_current, "settings", None) is not None
 
 
-def _lighten_keys() -> None:
-    """Makes the keys of Kiln's entries without what takes torch longest, and no entry of Kiln's depends on: Inductor's
-    settings, the digests of torch's and Triton's own files, where a version says as much, and, field by field, a text
-    for its log. Torch's own part of the key stays, and so does its whole key for a graph that calls Triton kernels."""
-    fill, triton_sources = FxGraphHashDetails.__init__, AOTAutogradCacheDetails.get_triton_source_codes_from_gm
-    explain = FxGraphCachePickler.debug_lines
-
-    @functools.wraps(fill)
-    def fill_in(self: Any, gm: fx.GraphModule, example_inputs: Sequence[Any], *args: Any, **kwargs: Any) -> None:
-        plain = all(isinstance(each, (torch.Tensor, torch.SymInt, int, float)) for each in example_inputs)
-        if not _in_kiln() or not plain or _calls_triton(gm):
-            fill(self, gm, example_inputs, *args, **kwargs)
-            return
-        self.gm, self.example_inputs = gm, example_inputs
-        self.cache_key_tag = torch.compiler.config.cache_key_tag
-        self.versions = (torch.__version__, torch.version.git_version, torch.version.cuda)
-        gpus = [each.device for each in example_inputs if isinstance(each, torch.Tensor) and each.is_cuda]
-        self.gpu = torch.cuda.get_device_name(gpus[0]) if gpus else None
-        self.settings = (torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
-                         torch.get_float32_matmul_precision())
-
-    @functools.wraps(triton_sources)
-    def sources(self: Any, gm: fx.GraphModule) -> list[str]:
-        return [] if _in_kiln() and not _calls_triton(gm) else triton_sources(self, gm)
-
-    @functools.wraps(explain)
-    def debug_lines(self: Any, details: Any) -> list[str]:
-        return [] if _in_kiln() else explain(self, details)
-
-    FxGraphHashDetails.__init__ = fill_in  # type: ignore[method-assign]
-    AOTAutogradCacheDetails.get_triton_source_codes_from_gm = sources  # type: ignore[method-assign]
-    FxGraphCachePickler.debug_lines = debug_lines  # type: ignore[method-assign,assignment]
-
-
-def _calls_triton(module: fx.GraphModule) -> bool:
-    """Whether a graph of Dynamo's has kernels whose sources belong to its key."""
-    for each in module.modules():
-        for node in each.graph.nodes if isinstance(each, fx.GraphModule) else ():
-            target = node.target
-            if isinstance(target, torch._ops.HigherOrderOperator) and "triton" in target.__name__:
-                return True
-            overloads: list[Any] = [target]
-            if isinstance(target, torch._ops.OpOverloadPacket):
-                overloads = [getattr(target, name) for name in target.overloads()]  # type: ignore[no-untyped-call]
-            if any(isinstance(op, torch._ops.OpOverload) and get_triton_kernels_for_op(op._name) for op in overloads):
-                return True
-    return False
-
-
-if _missing is None and all(hasattr(each, name) for each, name in (
-        (AOTAutogradCacheDetails, "get_triton_source_codes_from_gm"), (FxGraphCachePickler, "debug_lines"))):
-    _lighten_keys()
+if _missing is None:
+    _entry_keys.lighten(_in_kiln)
 
 
 def is_available() -> bool:

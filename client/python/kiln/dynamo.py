@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
@@ -22,9 +22,11 @@ from torch._guards import TracingContext
 
 from kiln import _cuda_graphs, _warm_start
 from kiln._cuda_graphs import Boxed
-from kiln._graphs import GraphCompiler, GraphReport
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph
+
+if TYPE_CHECKING:
+    from kiln._graphs import GraphCompiler, GraphReport
 
 _watch = threading.local()
 
@@ -51,6 +53,8 @@ def _has_effect_tokens(module: fx.GraphModule) -> bool:
 def _compiler(settings: Settings, name: str, reports: list[GraphReport] | None, is_cached: bool,
               captures: _cuda_graphs.CapturePlanner) -> Any:
     def compile(module: fx.GraphModule, example_inputs: Sequence[Any]) -> tuple[Boxed | CompiledGraph, str]:
+        from kiln._graphs import GraphCompiler  # not needed where all graphs come from a cache
+
         compiler = GraphCompiler(module, example_inputs, settings, name, captures)
         function = compiler.compile()
         if reports is not None:
