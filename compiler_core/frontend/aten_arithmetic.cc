@@ -305,7 +305,7 @@ Values clamp(Call& c) {
 
 Values convert(Call& c) {
   const NodeId x = c.tensor("self");
-  return {c.b.cast(x, c.dtype("dtype", c.b.dtype(x)))};
+  return {c.converted(x, c.dtype("dtype", c.b.dtype(x)))};
 }
 template <DType type>
 Values convert_to(Call& c) {
@@ -314,7 +314,7 @@ Values convert_to(Call& c) {
 // The value of `self` after copy_, fill_ and zero_, in its own dtype and shape.
 Values copy(Call& c) {
   const NodeId x = c.tensor("self"), source = c.tensor("src");
-  return {c.b.broadcast(c.b.cast(source, c.b.dtype(x)), c.b.shape(x))};
+  return {c.b.broadcast(c.converted(source, c.b.dtype(x)), c.b.shape(x))};
 }
 Values fill(Call& c) {
   const NodeId x = c.tensor("self");
@@ -326,7 +326,7 @@ Values zero(Call& c) {
 }
 Values convert_like(Call& c) {
   const NodeId x = c.tensor("self"), other = c.tensor("other");
-  return {c.b.cast(x, c.b.dtype(other))};
+  return {c.converted(x, c.b.dtype(other))};
 }
 
 Values signum(Call& c) {

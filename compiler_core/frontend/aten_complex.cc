@@ -40,8 +40,11 @@ Values pairs(Complex x) {
 
 // The argument, a real tensor among complex ones too, as complex numbers; a number has no shape yet.
 Complex complex_of(Call& c, std::string_view name) {
-  const Operand operand = c.operand(name);
   GraphBuilder& b = c.b;
+  if (const auto number = c.complex_number(name))
+    return {{&b, b.constant(DType::kF64, number->real())},
+            {&b, b.constant(DType::kF64, number->imag())}};
+  const Operand operand = c.operand(name);
   if (!c.ok()) return {{&b, kInvalidNode}, {&b, kInvalidNode}};
   if (operand.number) {
     const Expr x{&b, scalar(b, DType::kF32, *operand.number)};
@@ -60,10 +63,13 @@ TwoComplex two(Call& c, std::string_view first = "self", std::string_view second
   if (!c.ok()) return both;
   const auto has_type =
       [&](std::string_view name) {  // a number, or an integer, has none of its own
-        return !c.operand(name).number && is_float(c.b.dtype(c.tensor(name)));
+        return !c.complex_number(name) && !c.operand(name).number &&
+               is_float(c.b.dtype(c.tensor(name)));
       };
-  DType type = has_type(first) ? both.x.re.dtype() : both.y.re.dtype();
-  if (has_type(second)) type = promote_types(type, both.y.re.dtype());
+  DType type = DType::kF32;
+  if (has_type(first)) type = both.x.re.dtype();
+  if (has_type(second))
+    type = has_type(first) ? promote_types(type, both.y.re.dtype()) : both.y.re.dtype();
   for (Expr* each : {&both.x.re, &both.x.im, &both.y.re, &both.y.im}) *each = each->cast(type);
   return both;
 }
@@ -80,6 +86,12 @@ Values plus(Call& c) {
 }
 Values minus(Call& c) {
   return add(c, true);
+}
+Values minus_from(Call& c) {
+  const TwoComplex v = two(c);
+  const double factor = c.real("alpha", 1);
+  if (!c.ok()) return {};
+  return pairs({v.y.re - v.x.re * factor, v.y.im - v.x.im * factor});
 }
 Values product(Call& c) {
   const TwoComplex v = two(c);
@@ -151,12 +163,38 @@ Values square(Call& c) {
   const Complex x = complex_of(c, "self");
   return c.ok() ? pairs(x * x) : Values();
 }
-Values power(Call& c) {
-  const double exponent = c.real("exponent");
+// Of a real exponent: the magnitude's power, turned as often.
+Values raised(Call& c, double exponent) {
   if (!c.ok()) return {};
-  if (exponent != 2)
-    return {c.unsupported("a power of complex numbers other than 2 is not covered")};
-  return square(c);
+  if (exponent == 2) return square(c);
+  const Complex x = complex_of(c, "self");
+  if (!c.ok()) return {};
+  const Expr length = magnitude(x), turn = direction(x) * exponent;
+  const Expr scale = apply(Op::kPow, length, length.like(exponent));
+  return pairs({scale * apply(Op::kCos, turn), scale * apply(Op::kSin, turn)});
+}
+Values power(Call& c) {
+  return raised(c, c.real("exponent"));
+}
+Values square_root(Call& c) {
+  return raised(c, 0.5);
+}
+// A number's direction, of length 1; 0 of 0.
+Values sign_of(Call& c) {
+  const Complex x = complex_of(c, "self");
+  if (!c.ok()) return {};
+  const Expr length = magnitude(x), by = choose(length == 0, 1, length);
+  return pairs({x.re / by, x.im / by});
+}
+Values adjoint(Call& c) {
+  GraphBuilder& b = c.b;
+  const Complex x = complex_of(c, "self");
+  const int rank = c.ok() ? static_cast<int>(x.re.shape().size()) : 0;
+  if (rank < 2) return {c.invalid("an adjoint of no matrix")};
+  const auto turned = [&](Expr part) {
+    return Expr{&b, swap_axes(b, part.id, rank - 2, rank - 1)};
+  };
+  return pairs({turned(x.re), -turned(x.im)});
 }
 
 // A vector is a row on the left and a column on the right.
@@ -250,6 +288,7 @@ constexpr Lowering kForms[] = {
     {"aten.add.Scalar", plus},
     {"aten.sub.Tensor", minus},
     {"aten.sub.Scalar", minus},
+    {"aten.rsub.Scalar", minus_from},
     {"aten.mul.Tensor", product},
     {"aten.mul.Scalar", product},
     {"aten.div.Tensor", divide},
@@ -263,6 +302,10 @@ constexpr Lowering kForms[] = {
     {"aten.log.default", logarithm},
     {"aten.square.default", square},
     {"aten.pow.Tensor_Scalar", power},
+    {"aten.sqrt.default", square_root},
+    {"aten.sgn.default", sign_of},
+    {"aten.mH.default", adjoint},
+    {"aten.adjoint.default", adjoint},
     {"aten.mm.default", matrix_products},
     {"aten.bmm.default", matrix_products},
     {"aten.matmul.default", matrix_products},
@@ -308,6 +351,14 @@ constexpr auto kByParts = std::to_array<std::string_view>({
     "aten.select_scatter.default",
 });
 
+// Ops that look at magnitudes only.
+constexpr auto kOfMagnitudes = std::to_array<std::string_view>({
+    "aten.linalg_vector_norm.default",
+    "aten.norm.Scalar",
+    "aten.norm.ScalarOpt_dim",
+    "aten.linalg_norm.default",
+});
+
 Values by_parts(Call& c, const Lowering& lowering) {
   std::array<Values, 2> parts;
   for (const auto part : {Call::Part::kReal, Call::Part::kImaginary}) {
@@ -340,6 +391,11 @@ std::optional<Values> lower_complex(Call& call, std::string_view op, const Lower
   if (lowering == nullptr) return std::nullopt;
   if (among(complex_lowerings(), op) != nullptr || among(fourier_lowerings(), op) != nullptr)
     return lowering->lower(call);
+  if (std::ranges::find(kOfMagnitudes, op) != kOfMagnitudes.end()) {
+    const NodeId lengths = magnitude(complex_of(call, "self")).id;
+    call.substitute(call.first_tensor(), lengths);
+    return lowering->lower(call);
+  }
   if (is_view_op(op) || std::find(kByParts.begin(), kByParts.end(), op) != kByParts.end())
     return by_parts(call, *lowering);
   return std::nullopt;

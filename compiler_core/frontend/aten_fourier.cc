@@ -273,7 +273,60 @@ Values stft(Call& c) {
   return {turned.reshape(shape).id};
 }
 
+// k / (n d), of the first half and then of the negative ones, or of the first half alone.
+template <bool halved>
+Values frequencies(Call& c) {
+  const int64_t n = c.integer("n");
+  const double d = c.real("d", 1);
+  const DType type = c.dtype("dtype", DType::kF32);
+  if (!c.ok() || n < 1) return {c.invalid("has no frequencies")};
+  const Expr k{&c.b, c.b.iota(DType::kI64, halved ? half_of(n) : n)};
+  const Expr at =
+      halved ? k : choose(k < static_cast<double>((n + 1) / 2), k, k - static_cast<double>(n));
+  return {(at.cast(DType::kF64) / (static_cast<double>(n) * d)).cast(type).id};
+}
+
+// a - b cos(turn) + c cos(2 turn) along the window; a periodic one ends a step earlier.
+struct Cosines {
+  double a = 0, b = 0, c = 0;
+};
+Values window(Call& c, Cosines weights) {
+  const int64_t length = c.integer("window_length");
+  const DType type = c.dtype("dtype", DType::kF32);
+  const bool periodic = c.flag("periodic", true);
+  if (!c.ok() || length < 0) return {c.invalid("a window of negative length")};
+  const Expr k = Expr{&c.b, c.b.iota(DType::kI64, length)}.cast(DType::kF64);
+  if (length == 1) return {k.like(1).cast(type).id};
+  const Expr turn =
+      k * (2 * std::numbers::pi / static_cast<double>(periodic ? length : length - 1));
+  const Expr once = apply(Op::kCos, turn) * -weights.b + weights.a;
+  const Expr value = weights.c == 0 ? once : once + apply(Op::kCos, turn * 2) * weights.c;
+  return {value.cast(type).id};
+}
+Values hann_window(Call& c) {
+  return window(c, {0.5, 0.5, 0});
+}
+Values hamming_window(Call& c) {
+  return window(c, {c.real("alpha", 0.54), c.real("beta", 0.46), 0});
+}
+Values blackman_window(Call& c) {
+  return window(c, {0.42, 0.5, 0.08});
+}
+
 constexpr Lowering kLowerings[] = {
+    {"aten.fft_fftfreq.default", frequencies<false>},
+    {"aten.fft_rfftfreq.default", frequencies<true>},
+    {"aten.fft_hfft.default", transform<Kind::kComplexToReal, false, 1>},
+    {"aten.fft_ihfft.default", transform<Kind::kRealToComplex, true, 1>},
+    {"aten.hann_window.default", hann_window},
+    {"aten.hann_window.periodic", hann_window},
+    {"aten.hamming_window.default", hamming_window},
+    {"aten.hamming_window.periodic", hamming_window},
+    {"aten.hamming_window.periodic_alpha", hamming_window},
+    {"aten.hamming_window.periodic_alpha_beta", hamming_window},
+    {"aten.blackman_window.default", blackman_window},
+    {"aten.blackman_window.periodic", blackman_window},
+
     {"aten.fft_fft.default", transform<Kind::kComplexToComplex, false, 1>},
     {"aten.fft_ifft.default", transform<Kind::kComplexToComplex, true, 1>},
     {"aten.fft_fft2.default", transform<Kind::kComplexToComplex, false, 2>},

@@ -115,6 +115,21 @@ Values roll(Call& c) {
   return {x};
 }
 
+// fftshift (the middle comes first), ifftshift: along the axes given, or all.
+template <bool back>
+Values shifted(Call& c) {
+  NodeId x = c.tensor("self");
+  const Shape shape = c.b.shape(x);
+  const std::vector<int> axes = c.axes("dim", shape.size());
+  for (const int axis : axes) {
+    if (!shape[at(axis)].is_constant())
+      return {c.unsupported("a shift of an axis of symbolic size is not covered")};
+    const int64_t size = shape[at(axis)].constant();
+    x = rolled(c, x, axis, back ? (size + 1) / 2 : size / 2);
+  }
+  return {x};
+}
+
 // Each element `count` times in a row.
 Values repeat_interleave(Call& c) {
   GraphBuilder& b = c.b;
@@ -336,6 +351,8 @@ constexpr Lowering kLowerings[] = {
     {"aten.as_strided.default", as_strided},
     {"aten.as_strided_copy.default", as_strided},
     {"aten.roll.default", roll},
+    {"aten.fft_fftshift.default", shifted<false>},
+    {"aten.fft_ifftshift.default", shifted<true>},
     {"aten.repeat_interleave.self_int", repeat_interleave},
     {"aten.movedim.int", movedim},
     {"aten.movedim.intlist", movedim},

@@ -149,6 +149,14 @@ Values last_transpose(Call& c) {
   return {swap_axes(c.b, x, rank - 2, rank - 1)};
 }
 
+// A tensor of one element as a number.
+Values item(Call& c) {
+  const NodeId x = c.tensor("self");
+  if (!c.ok()) return {};
+  if (!numel(c.b.shape(x)).is(1)) return {c.unsupported("of a tensor of more than one element")};
+  return {c.b.reshape(x, {})};
+}
+
 Values expand_to(Call& c, Shape shape) {
   const NodeId x = c.tensor("self");
   const Shape& from = c.b.shape(x);
@@ -390,6 +398,9 @@ constexpr Lowering kLowerings[] = {
     {"aten.transpose.int", transpose},
     {"aten.t.default", matrix_transpose},
     {"aten.mT.default", last_transpose},
+    {"aten.mH.default", last_transpose},
+    {"aten.item.default", item},
+    {"aten._local_scalar_dense.default", item},
     {"aten.expand.default", expand},
     {"aten.broadcast_to.default", expand},
     {"aten.expand_as.default", expand_as},

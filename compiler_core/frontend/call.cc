@@ -26,6 +26,9 @@ void Call::wrong(std::string_view name, std::string_view expected) {
   const auto* size = found != nullptr ? std::get_if<UncoveredSize>(found) : nullptr;
   if (size != nullptr)
     unsupported(size->why);
+  else if (found != nullptr && std::holds_alternative<NumberName>(*found))
+    unsupported("argument " + quoted(name) +
+                " is a number that the program computes while it runs: keep it a tensor");
   else if (const auto* other = found != nullptr ? std::get_if<OtherArgument>(found) : nullptr)
     unsupported("argument " + quoted(name) + " of the form " + std::string(other->kind) +
                 " is not covered");
@@ -68,7 +71,13 @@ bool Call::is_complex_tensor(std::string_view tensor) const {
 
 bool Call::is_complex(std::string_view name) const {
   const auto* tensor = std::get_if<TensorName>(find(name));
-  return tensor != nullptr && is_complex_tensor(tensor->name);
+  return (tensor != nullptr && is_complex_tensor(tensor->name)) || complex_number(name).has_value();
+}
+
+std::optional<std::complex<double>> Call::complex_number(std::string_view name) const {
+  const Argument* argument = find(name);
+  const auto* number = argument == nullptr ? nullptr : std::get_if<std::complex<double>>(argument);
+  return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
 bool Call::has_complex() const {
@@ -153,6 +162,10 @@ Operand Call::operand(std::string_view name) {
   const Argument* argument = find(name);
   if (argument != nullptr && std::holds_alternative<TensorName>(*argument))
     return {tensor(name), {}};
+  const auto* number_name = argument == nullptr ? nullptr : std::get_if<NumberName>(argument);
+  if (number_name != nullptr)
+    if (const NodeId computed = values_.find_number(number_name->name); computed != kInvalidNode)
+      return {computed, {}};
   return {kInvalidNode, number(name)};
 }
 
@@ -220,6 +233,17 @@ std::vector<double> Call::reals(std::string_view name) {
   }
   const auto* value = require<std::vector<double>>(name, "a list of numbers");
   return value != nullptr ? *value : result;
+}
+
+NodeId Call::converted(NodeId x, DType type) {
+  constexpr TorchVersion kSaturates{2, 13};
+  constexpr double kGreatest = 448;
+  if (!ok() || type != DType::kF8E4M3 || b.dtype(x) == type || model_.torch_version < kSaturates)
+    return b.cast(x, type);
+  const bool holds_it = is_16_bit_float(b.dtype(x)) || size_of(b.dtype(x)) >= 4;
+  const NodeId wide = is_float(b.dtype(x)) && holds_it ? x : b.cast(x, DType::kF32);
+  const NodeId least = b.binary(Op::kMax, wide, constant_like(b, wide, -kGreatest));
+  return b.cast(b.binary(Op::kMin, least, constant_like(b, wide, kGreatest)), type);
 }
 
 NodeId Call::random_words(Shape shape) {

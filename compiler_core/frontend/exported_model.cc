@@ -2,8 +2,10 @@
 
 #include <simdjson.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 namespace kiln {
 namespace {
@@ -86,7 +88,9 @@ class ModelParser {
                   "schema version " + std::to_string(major) + " is not " +
                       std::to_string(kExportSchemaMajor) +
                       ", the one Kiln reads; export again with a PyTorch that writes it (2.8 to "
-                      "2.11)");
+                      "2.15)");
+    if (string_view version_text; root["torch_version"].get(version_text) == simdjson::SUCCESS)
+      model_.torch_version = parse_torch_version(version_text);
     if (root["range_constraints"].get(ranges_) != simdjson::SUCCESS)
       return invalid("'range_constraints' is missing or no object");
     TRY(const dom::object module, object_in(root, "graph_module"));
@@ -227,11 +231,33 @@ class ModelParser {
     dom::object values;
     if (graph["sym_int_values"].get(values) != simdjson::SUCCESS) return {};
     for (const dom::key_value_pair entry : values) {
+      if (is_computed(entry.value)) {
+        computed_.insert(entry.key);
+        integers_.insert_or_assign(
+            entry.key, fail(Code::kUnsupported,
+                            "integer '" + std::string(entry.key) +
+                                "' is computed while the program runs: keep it a tensor, or make "
+                                "it an input's size"));
+        continue;
+      }
       Result<Dim> value = within(size(entry.value), "integer '" + std::string(entry.key) + "'");
       if (!value && value.error().code != Code::kUnsupported) return fail(std::move(value).error());
       integers_.insert_or_assign(entry.key, std::move(value));
     }
     return {};
+  }
+
+  // Whether it is a symbol that no size of an input is: PyTorch calls these u0, u1, ...
+  static bool is_computed(dom::element size) {
+    string_view text;
+    return size["as_expr"]["expr_str"].get(text) == simdjson::SUCCESS &&
+           text.starts_with("Symbol('u");
+  }
+  Result<Argument> integer_argument(dom::element element) const {
+    string_view name;
+    if (element["as_name"].get(name) == simdjson::SUCCESS && computed_.contains(name))
+      return Argument(NumberName{name});
+    return wrap(named_integer(element));
   }
 
   // {"as_name": "sym_size_int"} or {"as_int": 2}.
@@ -280,10 +306,13 @@ class ModelParser {
       return Argument(UncoveredSize{std::move(argument).error().message});
     return argument;
   }
-  // {"as_name": ...} or {"as_float": 0.5}; only the number is read.
+  // {"as_name": ...} or {"as_float": 0.5}.
   template <class T>
   static Result<Argument> symbolic_or(dom::element element, string_view kind, string_view form) {
     TRY(const dom::key_value_pair value, as_union(element));
+    string_view name;
+    if (value.key == "as_name" && value.value.get(name) == simdjson::SUCCESS)
+      return Argument(NumberName{name});
     if (value.key != form) return Argument(OtherArgument{kind});
     if constexpr (std::is_same_v<T, bool>)
       return wrap(plain<bool>(value.value));
@@ -307,6 +336,18 @@ class ModelParser {
     return Argument(*std::move(value));
   }
 
+  static Result<Argument> complex_number(dom::element element) {
+    TRY(const dom::object object, as_object(element));
+    std::array<double, 2> parts{};
+    for (const size_t i : {0, 1}) {
+      dom::element part;
+      if (object[i == 0 ? "real" : "imag"].get(part) != simdjson::SUCCESS)
+        return invalid("a complex number lacks a part");
+      TRY(parts[i], as_double(part));
+    }
+    return Argument(std::complex<double>(parts[0], parts[1]));
+  }
+
   Result<Argument> argument(dom::element element) {
     TRY(const dom::key_value_pair form, as_union(element));
     const string_view kind = form.key;
@@ -318,7 +359,7 @@ class ModelParser {
     if (kind == "as_optional_tensors") return list<TensorName>(value, optional_tensor_name);
     if (kind == "as_int") return wrap(plain_integer(value));
     if (kind == "as_ints") return list<Dim>(value, plain_integer);
-    if (kind == "as_sym_int") return or_uncovered(wrap(named_integer(value)));
+    if (kind == "as_sym_int") return or_uncovered(integer_argument(value));
     if (kind == "as_sym_ints")
       return or_uncovered(
           list<Dim>(value, [this](dom::element each) { return named_integer(each); }));
@@ -327,6 +368,7 @@ class ModelParser {
     if (kind == "as_bools") return list<bool>(value, plain<bool>);
     if (kind == "as_graph") return subgraph(value);
     if (kind == "as_float") return wrap(as_double(value));
+    if (kind == "as_complex") return complex_number(value);
     if (kind == "as_floats") return list<double>(value, as_double);
     if (kind == "as_bool") return wrap(plain<bool>(value));
     if (kind == "as_string" || kind == "as_operator") return wrap(plain<string_view>(value));
@@ -440,10 +482,11 @@ class ModelParser {
       for (const char* key : {"parameter_name", "buffer_name", "user_input_name"})
         if (string_view name; form.value[key].get(name) == simdjson::SUCCESS) spec.target = name;
       dom::element none;
-      spec.is_none = form.value["arg"]["as_none"].get(none) == simdjson::SUCCESS;
-      if (dom::element value; spec.tensor.empty() && !spec.is_none &&
+      spec.is_fixed = form.value["arg"]["as_none"].get(none) == simdjson::SUCCESS;
+      if (dom::element value; spec.tensor.empty() && !spec.is_fixed &&
                               form.value["arg"].get(value) == simdjson::SUCCESS) {
         TRY(spec.number, within(argument(value), "signature: output_specs"));
+        spec.is_fixed = std::holds_alternative<string_view>(spec.number);
       }
       model_.outputs.push_back(spec);
     }
@@ -454,8 +497,9 @@ class ModelParser {
 
   ExportedModel& model_;
   dom::object ranges_;
-  Integers integers_;  // the symbolic integers that have names
-  int nesting_ = 0;    // of subgraphs
+  Integers integers_;                         // the symbolic integers that have names
+  std::unordered_set<string_view> computed_;  // those that are no sizes of inputs
+  int nesting_ = 0;                           // of subgraphs
   std::unordered_map<std::string, SymbolId> symbol_ids_;
 };
 

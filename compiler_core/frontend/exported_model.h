@@ -5,6 +5,8 @@
 // The schema is torch/_export/serde/schema.py of PyTorch 2.8 and later, major version 8.
 #pragma once
 
+#include <compare>
+#include <complex>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,6 +50,11 @@ using DeclaredTensors = std::unordered_map<std::string_view, DeclaredTensor>;
 struct TensorName {
   std::string_view name;  // empty for a None among optional tensors
 };
+// A number that a node computes while the program runs. PyTorch has symbols for the integers among
+// them ("u0"); what has such a size is refused, since no input has it.
+struct NumberName {
+  std::string_view name;
+};
 struct OtherArgument {
   std::string_view kind;  // "as_device", "as_layout", ...: a form that no lowering reads
 };
@@ -60,7 +67,8 @@ struct ExportedGraph;
 using Argument =
     std::variant<std::monostate, TensorName, std::vector<TensorName>, Dim, std::vector<Dim>, double,
                  std::vector<double>, bool, std::vector<bool>, std::string_view, ScalarTypeCode,
-                 const ExportedGraph*, UncoveredSize, OtherArgument>;
+                 const ExportedGraph*, std::complex<double>, NumberName, UncoveredSize,
+                 OtherArgument>;
 
 struct NamedArgument {
   std::string_view name;
@@ -118,10 +126,19 @@ struct OutputSpec {
   std::string_view tensor;  // empty when it is not a tensor
   Argument number;          // what it is when it is a number or a size
   std::string_view target;  // "bn.running_mean": what a mutation or a gradient belongs to
-  bool is_none = false;
+  bool is_fixed = false;    // None or a text, which no program computes
 };
 
+// Of the PyTorch that wrote a model; 0.0 where it does not say.
+struct TorchVersion {
+  int major = 0, minor = 0;
+  auto operator<=>(const TorchVersion&) const = default;
+};
+// "2.11.0+cu130" is 2.11; what is of another form is 0.0.
+TorchVersion parse_torch_version(std::string_view text);
+
 struct ExportedModel {
+  TorchVersion torch_version;
   std::vector<Symbol> symbols;
   std::vector<std::string> symbol_names;  // as the archive has them: "s77"
   std::vector<ExportedNode> nodes;

@@ -187,7 +187,7 @@ class ModelLowering {
 
   Status node(Scope& scope, const ExportedNode& node, size_t index) {
     const std::string_view name = short_name(node.target);
-    if (is_ignored_op(name) || computes_sizes_only(node)) return {};
+    if (is_ignored_op(name) || (computes_sizes_only(node) && !is_number_op(name))) return {};
     b_.begin_origin(origin_of(node, name));
     const Status done = is_region(name) ? region(scope, node) : tensor_op(scope, node, name);
     if (done) return {};
@@ -292,6 +292,7 @@ class ModelLowering {
     return !node.outputs.empty() &&
            std::all_of(node.outputs.begin(), node.outputs.end(), [](const Argument& output) {
              return std::holds_alternative<Dim>(output) ||
+                    std::holds_alternative<NumberName>(output) ||
                     std::holds_alternative<UncoveredSize>(output) ||
                     std::holds_alternative<OtherArgument>(output);
            });
@@ -313,6 +314,10 @@ class ModelLowering {
     std::vector<std::string_view> names;
     for (const Argument& output : node.outputs) {
       if (add_tensor_names(output, names)) continue;
+      if (const auto* number = std::get_if<NumberName>(&output); number && !results.empty()) {
+        scope.values.define_number(number->name, results[0]);
+        return {};
+      }
       if (!std::holds_alternative<std::monostate>(output))
         return fail(Code::kInvalidArgument, "an output is no tensor");
       names.emplace_back();
@@ -352,7 +357,7 @@ class ModelLowering {
   // The values that the model returns; a loss and gradients are returned like anything else.
   Status user_outputs(Scope& scope, std::vector<NodeId>& outputs) {
     for (const OutputSpec& spec : model_.outputs) {
-      if (is_mutation(spec) || spec.is_none) continue;
+      if (is_mutation(spec) || spec.is_fixed) continue;
       const bool returned = spec.kind == "user_output" || spec.kind == "loss_output" ||
                             spec.kind.starts_with("gradient_to_");
       if (!returned)
@@ -380,12 +385,20 @@ class ModelLowering {
   }
 
   // A number or size that the model returns, as a scalar: i64, f64 or bool, as Python has it.
-  Result<NodeId> number_output(const Argument& number) {
+  Result<NodeId> number_output(const Scope& scope, const Argument& number) {
     if (const auto* flag = std::get_if<bool>(&number))
       return b_.constant_int(DType::kBool, *flag ? 1 : 0);
     if (const auto* real = std::get_if<double>(&number)) return b_.constant(DType::kF64, *real);
     if (const auto* uncovered = std::get_if<UncoveredSize>(&number))
       return fail(Code::kUnsupported, uncovered->why);
+    if (const auto* name = std::get_if<NumberName>(&number)) {
+      const NodeId computed = scope.values.find_number(name->name);
+      if (computed == kInvalidNode)
+        return fail(Code::kUnsupported, "it is arithmetic on sizes that is not covered");
+      const DType type = b_.dtype(computed);
+      if (type == DType::kBool) return computed;
+      return b_.cast(computed, is_float(type) ? DType::kF64 : DType::kI64);
+    }
     const auto* size = std::get_if<Dim>(&number);
     if (size == nullptr)
       return fail(Code::kUnsupported, "it is neither a tensor nor a number; return these only");
@@ -397,7 +410,7 @@ class ModelLowering {
 
   Status output(Scope& scope, const OutputSpec& spec, std::vector<NodeId>& outputs) {
     if (spec.tensor.empty()) {
-      const Result<NodeId> number = number_output(spec.number);
+      const Result<NodeId> number = number_output(scope, spec.number);
       if (!number) return fail(number.error().within("output " + std::to_string(outputs.size())));
       outputs.push_back(*number);
       return b_.ok() ? Status{} : Status(fail(*b_.error()));

@@ -88,8 +88,10 @@ class Call {
   // Ascending axes; all of them when absent or empty.
   std::vector<int> axes(std::string_view name, size_t rank);
 
-  // Whether it is a tensor of complex numbers: of pairs, along a last axis of 2 (complex_values.h).
+  // Whether it is a tensor of complex numbers: of pairs, along a last axis of 2 (complex_values.h); or
+  // one such number.
   bool is_complex(std::string_view name) const;
+  std::optional<std::complex<double>> complex_number(std::string_view name) const;
   // Whether any tensor that the op reads or gives is.
   bool has_complex() const;
   // Whether the tensor is declared to lie row-major from the beginning of its storage.
@@ -102,6 +104,10 @@ class Call {
   void compute_in_declared_type();
   // From here on operands are cast to what their dtype and this one promote to.
   void promote_to(DType type) { promote_to_ = type; }
+
+  // x in another dtype, as the PyTorch that wrote the model converts it: what lies beyond the range of
+  // e4m3fn becomes its largest number there from 2.13 on, and NaN before.
+  NodeId converted(NodeId x, DType type);
 
   // Uniform in [0, 2^32), as i64, from a stream of its own.
   NodeId random_words(Shape shape);
@@ -192,6 +198,8 @@ const Lowering* find_lowering(std::string_view name);
 std::vector<std::string_view> covered_ops();
 // Checks that only constrain the exporter's own tracing, and give no tensor.
 bool is_ignored_op(std::string_view name);
+// Whether the op takes a number out of a tensor.
+bool is_number_op(std::string_view name);
 // Whether the op's outputs share the memory of its first tensor: what is written to one is seen in
 // the other.
 bool is_view_op(std::string_view name);

@@ -22,6 +22,11 @@ constexpr auto kIgnored = std::to_array<std::string_view>({
     "higher_order._export_tracepoint",
 });
 
+constexpr auto kNumbers = std::to_array<std::string_view>({
+    "aten.item.default",
+    "aten._local_scalar_dense.default",
+});
+
 // Where PyTorch may copy or not (reshape, contiguous, flatten), it does not for what models change
 // in place.
 constexpr auto kViews = std::to_array<std::string_view>({
@@ -109,6 +114,10 @@ std::vector<std::string_view> covered_ops() {
 
 bool is_ignored_op(std::string_view name) {
   return is_among(kIgnored, name);
+}
+
+bool is_number_op(std::string_view name) {
+  return is_among(kNumbers, name);
 }
 
 bool is_view_op(std::string_view name) {

@@ -33,6 +33,15 @@ class NamedValues {
   bool define_alias(std::string_view name, NodeId value, std::string_view parent,
                     const ExportedNode* view, size_t output);
 
+  // The scalar behind a number that an op took out of a tensor; kInvalidNode for a name that is none.
+  void define_number(std::string_view name, NodeId scalar) {
+    numbers_.insert_or_assign(name, scalar);
+  }
+  NodeId find_number(std::string_view name) const {
+    const auto found = numbers_.find(name);
+    return found == numbers_.end() ? kInvalidNode : found->second;
+  }
+
   bool contains(std::string_view name) const { return entries_.contains(name); }
   // The current value; kInvalidNode for a name that nothing defines.
   NodeId find(std::string_view name);
@@ -62,6 +71,7 @@ class NamedValues {
   GraphBuilder& b_;
   ReplayView replay_;
   std::unordered_map<std::string_view, Entry> entries_;
+  std::unordered_map<std::string_view, NodeId> numbers_;
 };
 
 }  // namespace kiln

@@ -49,8 +49,6 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.unique_consecutive", kDataShape},
     {"aten.bincount", kDataShape},
     {"aten.combinations", kDataShape},
-    {"aten._local_scalar_dense", kHostValue},
-    {"aten.item", kHostValue},
     {"aten.equal", kHostValue},
     {"aten.is_nonzero", kHostValue},
     {"aten.istft",

@@ -11,7 +11,7 @@ import torch
 
 
 class Model(torch.nn.Module):
-    """Pytrees in and out, a number, a buffer that changes, a weight."""
+    """Pytrees in and out, a number, words, a buffer that changes, a weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x: torch.Tensor, *, more: dict[str, torch.Tensor]) -> dict[str, object]:
         self.calls.add_(1)
-        return {"y": self.linear(x) * more["scale"], "rest": (x.sum(), 3, None)}
+        return {"y": self.linear(x) * more["scale"], "rest": (x.sum(), 3, None, "words")}
 
 
 def test_pytrees_sizes_weights_and_buffers() -> None:
@@ -35,11 +35,22 @@ def test_pytrees_sizes_weights_and_buffers() -> None:
         out = fast(x, more={"scale": scale})
         torch.testing.assert_close(out["y"], (model.linear(x) * scale).detach())
         torch.testing.assert_close(out["rest"][0], x.sum())
-        assert out["rest"][1:] == (3, None)
+        assert out["rest"][1:] == (3, None, "words")
         assert model.calls == calls  # bound by pointer: one buffer
     with torch.no_grad():
         model.linear.bias.zero_()  # seen by the next call
     torch.testing.assert_close(fast(x, more={"scale": scale})["y"], (x @ model.linear.weight.T * 2).detach())
+
+
+def test_numbers_that_are_taken_out_of_tensors() -> None:
+    class Taken(torch.nn.Module):
+        def forward(self, x: torch.Tensor, scale: torch.Tensor, count: torch.Tensor) -> tuple[object, ...]:
+            return x * scale.item() + count.item(), scale.item(), count.item()
+
+    fast = kiln.compile(torch.export.export(Taken(), (torch.ones(3), torch.tensor(0.5), torch.tensor([2]))))
+    result, scale, count = fast(torch.full((3,), 4.0), torch.tensor(0.25), torch.tensor([-7]))
+    torch.testing.assert_close(result, torch.full((3,), -6.0))
+    assert (scale, count) == (0.25, -7)
 
 
 def test_inputs_that_do_not_fit_are_refused_by_name() -> None:

@@ -48,8 +48,7 @@ def gradients(module: torch.nn.Module, function: Any, call: Call) -> list[Any]:
 
 
 def flat(outputs: Any) -> list[Any]:
-    return [torch.view_as_real(each) if isinstance(each, torch.Tensor) and each.is_complex() else each
-            for each in tree_leaves(outputs)]
+    return [as_parts(each) for each in tree_leaves(outputs)]
 
 
 def scale_of(value: Any) -> float:
@@ -204,6 +203,11 @@ def compared(have: list[list[Any]], want: list[list[Any]], exact: list[list[Any]
     return {"verdict": judged(error, own), "why": why, "error": error, "torch_error": own}
 
 
+def number(value: float) -> torch.Tensor:
+    """As a program returns it."""
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+
+
 def keep(folder: Path, name: str, exported: Any, call: Call, outputs: list[Any]) -> None:
     """The archive, compressed and without what Kiln does not read, and beside it what `kiln run --expect` compares."""
     from safetensors.torch import save_file
@@ -223,7 +227,8 @@ def keep(folder: Path, name: str, exported: Any, call: Call, outputs: list[Any])
                     ("models/", "data/weights/", "data/constants/")):
                 target.writestr(zipfile.ZipInfo(f"model/{path}"), source.read(entry), zipfile.ZIP_DEFLATED, 9)
     inputs = [as_parts(leaf) for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor)]
-    results = [leaf for leaf in outputs if isinstance(leaf, torch.Tensor)]
+    results = [leaf if isinstance(leaf, torch.Tensor) else number(leaf)
+               for leaf in outputs if not isinstance(leaf, str)]
     tensors = {f"in{i}": each for i, each in enumerate(inputs)} | {f"out{i}": each for i, each in enumerate(results)}
     save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{stem}.safetensors")
 

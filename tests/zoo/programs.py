@@ -100,6 +100,26 @@ def primitives(cube: Any, wave: Any, window: Any) -> Any:
                        window=torch.ones(16, device=wave.device)))
 
 
+@program("windows and spectra", normal(2, 40), normal(3, 9, 2))
+def windows(wave: Any, pairs: Any) -> Any:
+    fft, z, on = torch.fft, torch.view_as_complex(pairs), {"device": wave.device}
+    return (torch.stft(wave, 16, 4, window=torch.hann_window(16, **on), return_complex=True),
+            torch.hann_window(1, **on), torch.hamming_window(9, periodic=False, **on),
+            torch.blackman_window(7, **on), torch.hamming_window(8, True, 0.6, 0.4, **on),
+            fft.fftfreq(7, 0.5, **on), fft.rfftfreq(10, **on), fft.fftshift(wave), fft.ifftshift(pairs, dim=(1,)),
+            fft.fftshift(z), fft.hfft(z), fft.hfft(z, 8, norm="ortho"), fft.ihfft(wave), z * 2j, (1 + 2j) - z,
+            wave * 1j, z / (3 - 1j), z**3, z**-0.5, z.sqrt(), torch.sgn(z), z.mH, pairs.mH,
+            torch.linalg.vector_norm(z, dim=1))
+
+
+@program("numbers out of tensors", normal(4, 6), lambda: torch.tensor(3.5), lambda: torch.tensor([7]),
+         lambda: torch.tensor(True))
+def numbers(x: Any, scale: Any, count: Any, flag: Any) -> Any:
+    return (x * scale.item(), x.bfloat16() * scale.item(), count + count.item(), x + count.item(),
+            x / x.abs().max().item(), torch.clamp(x, max=scale.item()), x.long() - count.item(),
+            "a name", x.shape[0], scale.item(), torch.tensor([1.5, 2.5], device=x.device)[1].item() * x)
+
+
 @program("quantised", normal(6, 16), lambda: torch.randint(-128, 127, (8, 16), dtype=torch.int8),
          lambda: torch.rand(8) * 0.1 + 0.01, lambda: torch.randint(-3, 4, (8,)))
 def quantised(x: Any, weight: Any, scales: Any, zeros: Any) -> Any:

@@ -5,6 +5,8 @@
     ops/zoo --mode max-autotune --coordinator tcp://127.0.0.1:7557
     ops/zoo --target cuda --jobs 8 on the GPU of this machine, eight models at a time
     ops/zoo --results FILE         keeps what became of each; a second run goes on where the first one ended
+    ops/zoo --document FILE...     writes docs/models.md from such files and runs nothing; FILE=TEXT says what and when
+                                   a file's run was that does not say so itself
     ops/zoo --archive DIR NAME...  keeps NAME.pt2 and NAME.safetensors (its inputs and PyTorch's outputs)
 
 The reference is the model in f64 where PyTorch can run it so, else in f32. An error is the largest difference of an
@@ -14,19 +16,18 @@ f32, or below 1e-6, which is a few roundings. Exits with 1 when a model is wrong
 from __future__ import annotations
 
 import argparse
-import collections
 import concurrent.futures
-import importlib.metadata
 import json
 import os
 import queue
-import re
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from document import Run, described, document, row
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -94,48 +95,6 @@ class Pool:
             worker.close()
 
 
-def shortened(text: str, length: int = 150) -> str:
-    text = re.sub(r"/\S*/site-packages/", "", " ".join(text.split())).replace("|", "/")
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def number(value: float | None) -> str:
-    return "" if value is None else f"{value:.1e}"
-
-
-def row(result: dict[str, Any]) -> str:
-    cells = [result["name"], result["verdict"], str(result.get("kernels", "")), number(result.get("error")),
-             number(result.get("torch_error")), f"{result['seconds']:.1f}" if "seconds" in result else "",
-             shortened(result.get("why", ""))]
-    return "| " + " | ".join(cells) + " |"
-
-
-def document(results: list[dict[str, Any]], listed: int, options: argparse.Namespace) -> str:
-    versions = {each: importlib.metadata.version(each)
-                for each in ("torch", "torchvision", "timm", "transformers", "diffusers")}
-    verdicts = collections.Counter(str(result["verdict"]) for result in results)
-    lines = [
-        "# Models", "",
-        f"The zoo: {len(results)} {'of ' + str(listed) + ' ' if listed > len(results) else ''}"
-        "models from the libraries that people take them from, as they export, with random",
-        "weights and small configurations: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
-        + f" ({100 * verdicts['right'] / len(results):.1f} % right).",
-        f"`ops/zoo` wrote this page on {time.strftime('%-d %B %Y')} for the target `{options.target}` in mode "
-        f"`{options.mode}`, with " + ", ".join(f"{each} {version.split('+')[0]}" for each, version in versions.items())
-        + ". `tests/zoo` lists the models.", "",
-        "*error* is the largest difference from the model in f64 (f32 where PyTorch cannot run it so) over the",
-        "largest value of the output, *PyTorch's* that of PyTorch in f32. *right*: at most 1.2 times PyTorch's, or",
-        "below 1e-6. *close*: at most ten times PyTorch's. *cold*: seconds to compile every kernel of the program,",
-        "nothing of it cached, on two cores that other work shared.",
-    ]
-    families = list(dict.fromkeys(each["family"] for each in results))
-    for family in families:
-        lines += ["", f"## {family[0].upper()}{family[1:]}", "",
-                  "| model | | kernels | error | PyTorch's | cold | |", "|---|---|---|---|---|---|---|"]
-        lines += [row(result) for result in results if result["family"] == family]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
@@ -147,13 +106,22 @@ def main() -> int:
     parser.add_argument("--results", type=Path, metavar="FILE",
                         help="a line of JSON for each model; those that it has are not run again")
     parser.add_argument("--archive", default="", metavar="DIR")
+    parser.add_argument("--document", nargs="+", default=[], metavar="FILE")
     options = parser.parse_args()
     import registry
 
+    known = registry.models()
+    page = ROOT / "docs" / "models.md"
+    if options.document:
+        page.write_text(document([Run.read(each) for each in options.document], list(known)))
+        return 0
+    text = described(options.target, options.mode)
     done: dict[str, dict[str, Any]] = {}
     if options.results and options.results.exists():
-        done = {each["name"]: each for each in map(json.loads, options.results.read_text().splitlines())}
-    known = registry.models()
+        run = Run.read(f"{options.results}={text}")
+        text, done = run.text, run.results
+    elif options.results:
+        options.results.write_text(json.dumps({"run": text}) + "\n")
     whole, parts = set(options.names) & set(known), set(options.names) - set(known)
     chosen = [each for each in known.values()
               if not options.names or each.name in whole or any(part in each.name for part in parts)]
@@ -167,10 +135,9 @@ def main() -> int:
                     file.write(json.dumps(result) + "\n")
             done[result["name"]] = result
     pool.close()
-    results = [done[each.name] for each in chosen]
     if not options.names and (options.target, options.mode) == ("cpu", "default"):
-        (ROOT / "docs" / "models.md").write_text(document(results, len(known), options))
-    return 1 if any(each["verdict"] in ("wrong", "crashed", "no answer") for each in results) else 0
+        page.write_text(document([Run(text, done)], list(known)))
+    return 1 if any(done[each.name]["verdict"] in ("wrong", "crashed", "no answer") for each in chosen) else 0
 
 
 if __name__ == "__main__":

@@ -134,8 +134,8 @@ class CompiledModule:
             value = next(values)
             value = torch.view_as_complex(value) if argument.name in self._complex else value
             return value.cpu() if argument.name in self._on_host else value
-        if isinstance(argument, ConstantArgument) and argument.value is None:
-            return None
+        if isinstance(argument, ConstantArgument) and (argument.value is None or isinstance(argument.value, str)):
+            return argument.value
         return next(values).item()  # a number or a size
 
 

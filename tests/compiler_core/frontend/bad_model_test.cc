@@ -205,8 +205,9 @@ TEST(BadModel, an_axis_that_is_not_there) {
 }
 
 TEST(BadModel, outputs_and_inputs_that_are_no_tensors) {
-  expect_refused(relu().output_spec(R"({"user_output":{"arg":{"as_string":"x"}}})").json(),
-                 Code::kUnsupported, {"output 1", "neither a tensor nor a number"});
+  expect_refused(
+      relu().output_spec(R"({"user_output":{"arg":{"as_device":{"type":"cpu"}}}})").json(),
+      Code::kUnsupported, {"output 1", "neither a tensor nor a number"});
   expect_refused(
       relu().input_spec(R"({"custom_obj":{"arg":{"name":"o"},"custom_obj_name":"o"}})").json(),
       Code::kUnsupported, {"custom_obj"});

@@ -337,14 +337,63 @@ TEST(Outputs, numbers_and_sizes_are_scalars_and_none_is_left_out) {
   EXPECT_EQ((*outputs)[4].get_int(0), 1);
 }
 
-TEST(Outputs, words_are_refused) {
+// As None is: the caller's own signature says them.
+TEST(Outputs, words_are_no_output_of_the_program) {
   ModelText model;
   model.input("x", kFloat, {1})
-      .output("x")
-      .output_spec(R"({"user_output":{"arg":{"as_string":"done"}}})");
+      .output_spec(R"({"user_output":{"arg":{"as_string":"done"}}})")
+      .output("x");
   const auto program = lower(model.json());
-  ASSERT_FALSE(program);
-  EXPECT_EQ(program.error().code, Code::kUnsupported);
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->graph.outputs().size(), 1U);
+}
+
+// x * z.item(), and the number itself; torch has a symbol for an integer.
+TEST(Numbers, that_are_taken_out_of_tensors_are_operands) {
+  for (const bool is_integer : {false, true}) {
+    ModelText model;
+    const std::string kind = is_integer ? "as_sym_int" : "as_sym_float";
+    const std::string number = "{\"" + kind + R"(":{"as_name":"n"}})";
+    model.input("x", kFloat, {2}).input("z", is_integer ? kLong : kFloat, {1});
+    if (is_integer) model.integer_value("n", "u0");
+    model.raw_node("aten.item.default", {tensor("self", "z")}, "[" + number + "]")
+        .node("aten.mul.Tensor", {kX, argument("other", kind, R"({"as_name":"n"})")}, "y", kFloat,
+              {2})
+        .output("y")
+        .output_spec(R"({"user_output":{"arg":)" + number + "}}");
+    const auto program = lower(model.json());
+    ASSERT_TRUE(program) << program.error().message;
+    const Graph& graph = program->graph;
+    EXPECT_EQ(graph.node(graph.outputs()[0]).dtype, DType::kF32);
+    EXPECT_EQ(graph.node(graph.outputs()[1]).dtype, is_integer ? DType::kI64 : DType::kF64);
+    const Tensor x = make_tensor(DType::kF32, {2}, Doubles{2, -3});
+    const Tensor z = make_tensor(is_integer ? DType::kI64 : DType::kF32, {1}, Doubles{4});
+    const Tensor* const inputs[] = {&x, &z};
+    const auto outputs = interpret(graph, inputs);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    EXPECT_EQ(values_of((*outputs)[0]), (Doubles{8, -12}));
+    EXPECT_EQ(values_of((*outputs)[1]), (Doubles{4}));
+  }
+}
+
+TEST(Numbers, cannot_be_sizes_or_of_several_elements) {
+  const std::string number = R"([{"as_sym_float":{"as_name":"n"}}])";
+  ModelText several;
+  several.input("x", kFloat, {2}).raw_node("aten.item.default", {kX}, number).output("x");
+  const auto refused = lower(several.json());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("more than one element"), std::string::npos);
+  ModelText filled;
+  filled.input("x", kFloat, {}).raw_node("aten.item.default", {kX}, number);
+  filled
+      .node("aten.full.default",
+            {integers("size", {2}), argument("fill_value", "as_sym_float", R"({"as_name":"n"})")},
+            "y", kFloat, {2})
+      .output("y");
+  const auto full = lower(filled.json());
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, Code::kUnsupported);
+  EXPECT_NE(full.error().message.find("computes while it runs"), std::string::npos);
 }
 
 // As torch's schema has it: dropout(Tensor input, ...), dropout_(Tensor(a!) self, ...).

@@ -158,6 +158,10 @@ class ModelText {
     major_ = major;
     return *this;
   }
+  ModelText& torch_version(const std::string& version) {
+    torch_version_ = version;
+    return *this;
+  }
   // A JSON string, as the stack trace of the nodes that follow.
   ModelText& stack_trace(const std::string& json) {
     trace_ = json;
@@ -170,7 +174,7 @@ class ModelText {
            join(integers_) + R"(}},"signature":{"input_specs":[)" + join(input_specs_) +
            R"(],"output_specs":[)" + join(output_specs_) + R"(]}},"range_constraints":{)" +
            join(ranges_) + R"(},"schema_version":{"major":)" + std::to_string(major_) +
-           R"(,"minor":17}})";
+           R"(,"minor":17},"torch_version":")" + torch_version_ + R"("})";
   }
 
  private:
@@ -189,7 +193,7 @@ class ModelText {
   }
 
   static std::string size(const std::string& text) {
-    if (text[0] != 's') return R"({"as_int":)" + text + "}";
+    if (text[0] != 's' && text[0] != 'u') return R"({"as_int":)" + text + "}";
     return R"x({"as_expr":{"expr_str":"Symbol(')x" + text +
            R"x(', positive=True, integer=True)","hint":{"as_int":4}}})x";
   }
@@ -201,6 +205,7 @@ class ModelText {
 
   std::vector<std::string> inputs_, nodes_, tensors_, integers_, input_specs_, output_specs_,
       ranges_;
+  std::string torch_version_ = "2.11.0";
   std::string trace_ = "\"\"";
   int major_ = 8;
 };

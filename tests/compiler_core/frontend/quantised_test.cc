@@ -37,6 +37,35 @@ TEST(Quantised, ScalesOfHalvesGiveHalves) {
   expect_groups(kLong, kFloat, {-129 * scale, 126 * scale, -0.5, 25.25, -95, -228, 454, 200});
 }
 
+// x.to(float8_e4m3fn) of a program that this version of PyTorch exported.
+Doubles e4m3_of(const std::string& torch_version, int from, const Doubles& x) {
+  constexpr int kE4M3 = 29;
+  const std::vector<int64_t> sizes{static_cast<int64_t>(x.size())};
+  ModelText model;
+  model.torch_version(torch_version).input("x", from, sizes);
+  model.node("aten._to_copy.default", {kX, dtype("dtype", kE4M3)}, "y", kE4M3, sizes).output("y");
+  const auto program = lower(model.json());
+  EXPECT_TRUE(program) << program.error().message;
+  const Tensor input = make_tensor(program->inputs[0].dtype, sizes, x);
+  const Tensor* const inputs[] = {&input};
+  return values_of((*interpret(program->graph, inputs))[0]);
+}
+
+TEST(E4M3, WhatLiesBeyondItsRangeIsWhatThePyTorchThatExportedMakesOfIt) {
+  const Doubles beyond{-1000, 480, 65504, kInf};
+  for (const int from : {kHalf, kBFloat16, kFloat, kDouble}) {
+    for (const char* before : {"2.11.0+cu130", "2.12.1", "", "2", "two.13"})
+      for (const double each : e4m3_of(before, from, beyond))
+        EXPECT_TRUE(std::isnan(each)) << before;
+    for (const char* since : {"2.13.0", "2.15.0+cu132", "3.0"})
+      EXPECT_EQ(e4m3_of(since, from, beyond), (Doubles{-448, 448, 448, 448})) << since;
+    EXPECT_EQ(e4m3_of("2.15.0", from, {1, -0.25, 464}), (Doubles{1, -0.25, 448}));
+    EXPECT_TRUE(std::isnan(e4m3_of("2.15.0", from, {kNan})[0]));
+  }
+  EXPECT_EQ(e4m3_of("2.15.0", kLong, {1000, -7}), (Doubles{448, -7}));
+  EXPECT_EQ(e4m3_of("2.15.0", kChar, {127, -128}), (Doubles{128, -128}));
+}
+
 OneNode under_out_dtype(const std::string& op, int code, std::vector<std::string> operands,
                         std::vector<OneNode::In> inputs, std::vector<int64_t> sizes) {
   operands.insert(operands.begin(),

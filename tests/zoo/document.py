@@ -1,0 +1,108 @@
+"""docs/models.md: what became of the models, of one run of the zoo or of several beside one another."""
+
+from __future__ import annotations
+
+import collections
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = ("torch", "torchvision", "timm", "transformers", "diffusers")
+
+
+@dataclass
+class Run:
+    """``text`` says where, how and when; ``results`` has a record for each model by its name."""
+
+    text: str
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @staticmethod
+    def read(argument: str) -> Run:
+        """Of FILE, or FILE=TEXT where the file may not say what its run was. A later record of a model counts."""
+        path, _, text = argument.partition("=")
+        run = Run(text)
+        for record in map(json.loads, Path(path).read_text().splitlines()):
+            if "run" in record:
+                run.text = record["run"]
+            else:
+                run.results[record["name"]] = record
+        if not run.text:
+            raise SystemExit(f"{path} does not say what its run was: give {path}=TEXT")
+        return run
+
+
+def machine(target: str) -> str:
+    if target == "cuda":
+        import torch
+
+        return f"a machine with {torch.cuda.get_device_name()}"
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{os.cpu_count()} cores of {model[1] if model else platform.machine()}"
+
+
+def described(target: str, mode: str) -> str:
+    versions = ", ".join(f"{each} {importlib.metadata.version(each).split('+')[0]}" for each in LIBRARIES)
+    return f"target `{target}`, mode `{mode}`, on {time.strftime('%-d %B %Y')}, {machine(target)}; {versions}"
+
+
+def shortened(text: str, length: int = 150) -> str:
+    text = re.sub(r"/\S*/site-packages/", "", " ".join(text.split())).replace("|", "/")
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1e}"
+
+
+def cells(result: dict[str, Any] | None) -> list[str]:
+    if result is None:
+        return ["", "", "", "", ""]
+    return [result["verdict"], str(result.get("kernels", "")), number(result.get("error")),
+            number(result.get("torch_error")), f"{result['seconds']:.1f}" if "seconds" in result else ""]
+
+
+def row(result: dict[str, Any]) -> str:
+    return "| " + " | ".join([result["name"], *cells(result), shortened(result.get("why", ""))]) + " |"
+
+
+def summary(run: Run) -> str:
+    verdicts = collections.Counter(str(result["verdict"]) for result in run.results.values())
+    return (f"{len(run.results)} models: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
+            + f" ({100 * verdicts['right'] / max(1, len(run.results)):.1f} % right)")
+
+
+def document(runs: list[Run], listed: list[str]) -> str:
+    """``listed``: the names of the models in their order; a model that no run had is left out."""
+    lines = [
+        "# Models", "",
+        "The zoo: models from the libraries that people take them from, as they export, with random weights and small",
+        f"configurations. `tests/zoo` lists {len(listed)}; `ops/zoo` runs them and wrote this page, of these runs:", "",
+        *(f"{i}. {run.text}. {summary(run)}." for i, run in enumerate(runs, 1)), "",
+        "*error* is the largest difference from the model in f64 (f32 where PyTorch cannot run it so) over the",
+        "largest value of the output, *PyTorch's* that of PyTorch. *right*: at most 1.2 times PyTorch's, or",
+        "below 1e-6. *close*: at most ten times PyTorch's. *cold*: seconds to compile every kernel of the program,",
+        "nothing of it cached, on cores that other work shared. The last column has the reason of what is not right.",
+    ]
+    shown = [each for each in listed if any(each in run.results for run in runs)]
+    records = {each: [run.results.get(each) for run in runs] for each in shown}
+    families: dict[str, list[str]] = {}
+    for each in shown:
+        family = next(record["family"] for record in records[each] if record)
+        families.setdefault(family, []).append(each)
+    for family, names in families.items():
+        heads = "".join(f" {i or ''} | kernels | error | PyTorch's | cold |"
+                        for i in (range(1, len(runs) + 1) if len(runs) > 1 else [0]))
+        lines += ["", f"## {family[0].upper()}{family[1:]}", "",
+                  f"| model |{heads} |", "|---|" + "---|" * (5 * len(runs) + 1)]
+        for name in names:
+            why = next((record["why"] for record in records[name] if record and record.get("why")), "")
+            parts = [part for record in records[name] for part in cells(record)]
+            lines.append("| " + " | ".join([name, *parts, shortened(why)]) + " |")
+    return "\n".join(lines) + "\n"
