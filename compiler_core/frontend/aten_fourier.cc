@@ -1,5 +1,6 @@
 // Fourier transforms as products with matrices of cosines and sines, which the program makes where it
-// runs: n^2 work for n points. Exact angles: they are taken modulo a turn in integers.
+// runs: n^2 work for n points, or two such steps where they are many. Exact angles: they are taken modulo
+// a turn in integers.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -11,6 +12,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kMostPoints = 4096;
+constexpr int64_t kMostAtOnce = 512;  // sums of more lose some last places of f32
 
 enum class Kind { kRealToComplex, kComplexToComplex, kComplexToReal };
 
@@ -19,10 +21,18 @@ struct Transform {
   bool inverse = false;  // exp(+i...) instead of exp(-i...)
   int64_t points = 0;    // of the longer side: n of the formulas
   double scale = 1;
+  bool whole = false;  // of real numbers: all of the spectrum, not its first half
 };
 
 int64_t half_of(int64_t points) {
   return points / 2 + 1;
+}
+
+// How often frequency k of half a spectrum counts: the other half is its mirror image.
+Expr weight_of(Expr k, int64_t n, DType type) {
+  Expr alone = k == 0;
+  if (n % 2 == 0) alone = alone | (k == static_cast<double>(n / 2));
+  return 2 - alone.cast(type);
 }
 
 // The matrix [inputs * input parts, outputs * output parts] of `t`: element (j, p), (k, q) is what part
@@ -32,7 +42,7 @@ Expr matrix_of(GraphBuilder& b, const Transform& t, DType type) {
   const int64_t in_parts = t.kind == Kind::kRealToComplex ? 1 : 2;
   const int64_t out_parts = t.kind == Kind::kComplexToReal ? 1 : 2;
   const int64_t inputs = t.kind == Kind::kComplexToReal ? half_of(n) : n;
-  const int64_t outputs = t.kind == Kind::kRealToComplex ? half_of(n) : n;
+  const int64_t outputs = t.kind == Kind::kRealToComplex && !t.whole ? half_of(n) : n;
   const Shape shape = {inputs, in_parts, outputs, out_parts};
   const auto at = [&](size_t axis) { return Expr{&b, coordinate(b, shape, axis)}; };
   // In quarters of a step, 4 n to the turn; never negative.
@@ -43,10 +53,7 @@ Expr matrix_of(GraphBuilder& b, const Transform& t, DType type) {
   const Expr angle = within.cast(DType::kF64) * (std::numbers::pi / (2.0 * static_cast<double>(n)));
   Expr value = apply(Op::kCos, angle) * t.scale;
   if (t.kind == Kind::kComplexToReal) {
-    // The other half of the spectrum is this one's mirror image.
-    Expr alone = at(0) == 0;
-    if (n % 2 == 0) alone = alone | (at(0) == static_cast<double>(n / 2));
-    value = choose(alone, value, value * 2);
+    value = value * weight_of(at(0), n, DType::kF64);
   }
   return value.cast(type).reshape({inputs * in_parts, outputs * out_parts});
 }
@@ -66,10 +73,68 @@ Expr transformed(Expr x, const Transform& t) {
   if (t.kind == Kind::kComplexToReal) {
     shape.emplace_back(t.points);
   } else {
-    shape.emplace_back(t.kind == Kind::kRealToComplex ? half_of(t.points) : t.points);
+    const bool half = t.kind == Kind::kRealToComplex && !t.whole;
+    shape.emplace_back(half ? half_of(t.points) : t.points);
     shape.emplace_back(2);
   }
   return {&b, b.reshape(product, shape)};
+}
+
+// The greatest divisor up to the root of n.
+int64_t divisor_of(int64_t n) {
+  auto divisor = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
+  while (n % divisor != 0) --divisor;
+  return divisor;
+}
+
+// exp(-+ i turn j k / n) for j < rows, k < columns.
+Complex turns(GraphBuilder& b, const Transform& t, int64_t rows, int64_t columns, DType type) {
+  const Shape shape = {rows, columns};
+  const Expr steps = Expr{&b, coordinate(b, shape, 0)} * Expr{&b, coordinate(b, shape, 1)};
+  const Expr angle =
+      steps.cast(DType::kF64) * (2 * std::numbers::pi / static_cast<double>(t.points));
+  const Expr sine = apply(Op::kSin, angle).cast(type);
+  return {apply(Op::kCos, angle).cast(type), t.inverse ? sine : -sine};
+}
+
+// The same as transformed(), of n = first * second points: with j = j1 second + j2 and k = k1 + first k2
+// the transform is one over j1, a turn of each (j2, k1), and one over j2 (Cooley and Tukey).
+Expr in_two_steps(Expr x, const Transform& t) {
+  GraphBuilder& b = *x.b;
+  const int64_t n = t.points, first = divisor_of(n), second = n / first;
+  const bool real = t.kind == Kind::kRealToComplex;
+  const DType type = x.dtype();
+  Shape shape = x.shape();
+  shape.resize(shape.size() - (real ? 1 : 2));
+  const Dim batch = numel(shape);
+  if (t.kind ==
+      Kind::kComplexToReal) {  // the real part of the transform of half a spectrum and zeros
+    const int64_t half = half_of(n);
+    const Expr weights = weight_of(Expr{&b, b.iota(DType::kI64, half)}, n, type);
+    const Expr counted = x.reshape({batch, half, 2}) * weights.reshape({half, 1});
+    x = {&b, b.pad(counted.id, {0, 0, 0}, {0, n - half, 0}, constant_bits(type, 0))};
+  }
+  const auto swapped = [&](Expr y, bool pairs) {
+    return Expr{&b,
+                b.permute(y.id, pairs ? std::vector<int>{0, 2, 1, 3} : std::vector<int>{0, 2, 1})};
+  };
+  Shape split = {batch, first, second};
+  if (!real) split.emplace_back(2);
+  const Transform over_first{real ? t.kind : Kind::kComplexToComplex, t.inverse, first, 1, real};
+  const Complex once = parts_of(transformed(swapped(x.reshape(split), !real), over_first));
+  const Expr turned = (once * turns(b, t, second, first, type)).joined();
+  const Transform over_second{Kind::kComplexToComplex, t.inverse, second, t.scale};
+  const Expr twice = swapped(transformed(swapped(turned, true), over_second), true);
+  Expr result = twice.reshape({batch, n, 2});
+  if (t.kind == Kind::kComplexToReal) {
+    result = parts_of(result).re;
+    shape.emplace_back(n);
+  } else {
+    if (real) result = {&b, b.slice(result.id, 1, 0, half_of(n))};
+    shape.emplace_back(real ? half_of(n) : n);
+    shape.emplace_back(2);
+  }
+  return result.reshape(shape);
 }
 
 // Exactly `size` elements along `axis`: the first ones, or zeros behind them.
@@ -104,7 +169,9 @@ Expr along(Call& c, Expr x, int axis, size_t rank, Transform t) {
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + axis, order.begin() + axis + 1, order.begin() + last + 1);
   GraphBuilder& b = c.b;
-  const Expr result = transformed({&b, b.permute(x.id, order)}, t);
+  const bool many = t.points > kMostAtOnce && divisor_of(t.points) > 1;
+  const Expr rows{&b, b.permute(x.id, order)};
+  const Expr result = many ? in_two_steps(rows, t) : transformed(rows, t);
   std::vector<int> back(rank + (t.kind != Kind::kComplexToReal ? 1 : 0));
   std::iota(back.begin(), back.end(), 0);
   std::rotate(back.begin() + axis, back.begin() + last, back.begin() + last + 1);

@@ -100,6 +100,12 @@ def primitives(cube: Any, wave: Any, window: Any) -> Any:
                        window=torch.ones(16, device=wave.device)))
 
 
+@program("long fourier transforms", normal(600), normal(301, 2))
+def long_transforms(x: Any, pairs: Any) -> Any:
+    fft, z = torch.fft, torch.view_as_complex(pairs)
+    return fft.rfft(x), fft.ifft(z, n=520), fft.irfft(z), fft.irfft(z, n=515, norm="ortho")
+
+
 @program("windows and spectra", normal(2, 40), normal(3, 9, 2))
 def windows(wave: Any, pairs: Any) -> Any:
     fft, z, on = torch.fft, torch.view_as_complex(pairs), {"device": wave.device}
