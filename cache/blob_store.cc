@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compiler_core/base/unsynced_file.h"
+
 namespace kiln {
 namespace {
 
@@ -11,9 +13,9 @@ const std::string kTemporaryMark = ".tmp.";  // publish_file: NAME.tmp.PID.NUMBE
 
 }  // namespace
 
-Result<std::unique_ptr<BlobStore>> BlobStore::open(Path root) {
+Result<std::unique_ptr<BlobStore>> BlobStore::open(Path root, Keeps keeps) {
   TRY_STATUS(make_directories(root));
-  return std::unique_ptr<BlobStore>(new BlobStore(std::move(root)));
+  return std::unique_ptr<BlobStore>(new BlobStore(std::move(root), keeps));
 }
 
 Path BlobStore::path_of(const Path& root, const Digest& digest) {
@@ -22,10 +24,13 @@ Path BlobStore::path_of(const Path& root, const Digest& digest) {
 }
 
 Status BlobStore::make_folder(const Digest& digest) {
-  std::atomic<bool>& durable = durable_folders_[digest.bytes[0]];
-  if (durable) return {};
-  TRY_STATUS(make_directories(path_of(digest).parent_path()));
-  durable = true;
+  std::atomic<bool>& made = made_folders_[digest.bytes[0]];
+  if (made) return {};
+  const Path folder = path_of(digest).parent_path();
+  // One that cannot be made is one that cannot be written to.
+  if (keeps_ == Keeps::kWhileItCan) return ::mkdir(folder.c_str(), 0755), made = true, Status{};
+  TRY_STATUS(make_directories(folder));
+  made = true;
   return {};
 }
 
@@ -36,13 +41,14 @@ Result<Digest> BlobStore::put(std::string_view bytes) {
   const Path path = path_of(digest);
   if (const Result<std::string> present = read_file(path)) {
     if (*present == bytes || read_or_quarantine(digest)) {
+      if (keeps_ == Keeps::kWhileItCan) return digest;
       TRY_STATUS(make_folder(digest));
       TRY_STATUS(sync_directory(path.parent_path()));
       return digest;
     }
   }
   TRY_STATUS(make_folder(digest));
-  TRY_STATUS(publish_file(path, bytes));
+  TRY_STATUS(keeps_ == Keeps::kDurably ? publish_file(path, bytes) : publish_unsynced(path, bytes));
   return digest;
 }
 

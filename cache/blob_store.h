@@ -1,5 +1,5 @@
 // BlobStore: files named by the digest of their contents: <root>/<first 2 hex>/<64 hex>. Published
-// with base/file's publish_file; read back with the digest checked. A bad blob is moved to
+// whole; read back with the digest checked. A bad blob is moved to
 // <root>/quarantine and answers kCorruption once, then kNotFound. Thread-safe; several processes
 // may share one root (names are contents, so they cannot disagree).
 #pragma once
@@ -20,12 +20,16 @@ namespace kiln {
 
 class BlobStore {
  public:
-  static Result<std::unique_ptr<BlobStore>> open(Path root);
+  enum class Keeps : uint8_t {
+    kDurably,
+    kWhileItCan,  // a power failure may damage the latest blobs, which is then noticed
+  };
+  static Result<std::unique_ptr<BlobStore>> open(Path root, Keeps keeps = Keeps::kDurably);
 
   static Path path_of(const Path& root, const Digest& digest);
 
   // Stores `bytes` unless they are there (a damaged copy is quarantined and replaced). Durable on
-  // return, also when another process wrote the file. kUnavailable on a full disk.
+  // return (kDurably), also when another process wrote the file. kUnavailable on a full disk.
   Result<Digest> put(std::string_view bytes);
   Result<std::string> get(const Digest& digest);
   bool contains(const Digest& digest) const;
@@ -47,16 +51,17 @@ class BlobStore {
   int64_t corrupt_count() const { return corrupt_; }
 
  private:
-  explicit BlobStore(Path root) : root_(std::move(root)) {}
+  BlobStore(Path root, Keeps keeps) : root_(std::move(root)), keeps_(keeps) {}
   Path path_of(const Digest& digest) const { return path_of(root_, digest); }
-  // Makes a shard's folder survive power loss; only once, since it then stays durable.
+  // Makes a shard's folder, one that survives power loss where blobs do; only once, since it stays.
   Status make_folder(const Digest& digest);
   // Reads again and, if the blob is still damaged, moves it away and answers kCorruption.
   Result<std::string> read_or_quarantine(const Digest& digest);
 
   const Path root_;
+  const Keeps keeps_;
   std::atomic<int64_t> corrupt_{0};
-  std::array<std::atomic<bool>, kShards> durable_folders_{};
+  std::array<std::atomic<bool>, kShards> made_folders_{};
   std::mutex quarantine_mu_;  // held from the second read to the move: a repaired blob stays
 };
 

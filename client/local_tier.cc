@@ -5,6 +5,7 @@
 
 #include "compiler_core/base/file.h"
 #include "compiler_core/base/own_directory.h"
+#include "compiler_core/base/unsynced_file.h"
 
 namespace kiln {
 namespace {
@@ -23,7 +24,8 @@ Result<std::unique_ptr<LocalTier>> LocalTier::open(const Path& root, int64_t max
   }
   // Both hold code, or the key that says which code is trusted.
   for (const Path& folder : {root, root / "programs"}) TRY_STATUS(check_ours(folder));
-  TRY(std::unique_ptr<BlobStore> blobs, BlobStore::open(root / "blobs"));
+  TRY(std::unique_ptr<BlobStore> blobs,
+      BlobStore::open(root / "blobs", BlobStore::Keeps::kWhileItCan));
   TRY_STATUS(check_ours(root / "blobs"));
   return std::unique_ptr<LocalTier>(new LocalTier(root, std::move(blobs), max_bytes));
 }
@@ -111,9 +113,9 @@ Status LocalTier::put(const Digest& key, const ProgramFiles& files) {
   TRY(const SigningKey own, SigningKey::load_or_create(signing_));
   const std::string origin = files.signature.to_string();
   const std::string copy = own.sign(signed_copy(key, manifest, origin)).to_string();
-  TRY_STATUS(publish_file(file(key, ".sig"), origin + "\n" + copy + "\n"));
-  TRY_STATUS(publish_file(file(key, ".put"), std::to_string(std::time(nullptr)) + "\n"));
-  TRY_STATUS(publish_file(file(key, ".json"), manifest));
+  TRY_STATUS(publish_unsynced(file(key, ".sig"), origin + "\n" + copy + "\n"));
+  TRY_STATUS(publish_unsynced(file(key, ".put"), std::to_string(std::time(nullptr)) + "\n"));
+  TRY_STATUS(publish_unsynced(file(key, ".json"), manifest));
   auto bytes = static_cast<int64_t>(manifest.size());
   for (const Artifact& artifact : files.artifacts)
     bytes += static_cast<int64_t>(artifact.binary.size());

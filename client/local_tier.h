@@ -1,7 +1,7 @@
 // LocalTier: programs kept on this machine's disk: <root>/programs/<ProgramKey>.json beside a
 // BlobStore. Read before the service is asked, so that a replica starts even when it is away.
 // Thread-safe, and safe for several processes on one root: every file is published whole and named
-// by what it answers.
+// by what it answers. Nothing waits for the disk: what a power failure damages is a miss.
 //
 // Nothing is taken from it that is not signed. <ProgramKey>.sig has two lines (signature.h): the
 // coordinator's signature of the manifest, empty for what was compiled here; and the signature of

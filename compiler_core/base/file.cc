@@ -67,6 +67,7 @@ Result<int> lock_file(const Path& path, FileLock::Mode mode, int extra) {
 enum class Publication : uint8_t {
   kReplace,  // readable by all, in place of what was there
   kSecret,   // readable by the owner; what is there stays
+  kUnsynced  // as kReplace, and not durable
 };
 
 constexpr std::string_view kTempMark = ".tmp.";  // NAME.tmp.PID.COUNTER
@@ -80,7 +81,8 @@ Status publish(const Path& path, std::string_view bytes, Publication how) {
     Fd file{::open(temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, secret ? 0600 : 0644)};
     if (file.fd < 0) return system_error("cannot create", temp, errno);
     TRY_STATUS(write_all(file.fd, bytes, temp));
-    if (::fsync(file.fd) != 0) return system_error("cannot sync", temp, errno);
+    if (how != Publication::kUnsynced && ::fsync(file.fd) != 0)
+      return system_error("cannot sync", temp, errno);
     return {};
   };
   // link() fails where rename() would replace another's file.
@@ -91,7 +93,7 @@ Status publish(const Path& path, std::string_view bytes, Publication how) {
   Status written = write_and_sync();
   if (written && !put_in_place()) written = system_error("cannot publish", path, errno);
   if (secret || !written) ::unlink(temp.c_str());
-  if (!written) return written;
+  if (!written || how == Publication::kUnsynced) return written;
   return sync_directory(path.parent_path().empty() ? Path(".") : path.parent_path());
 }
 
@@ -157,6 +159,10 @@ Status write_file(const Path& path, std::string_view bytes) {
 
 Status publish_file(const Path& path, std::string_view bytes) {
   return publish(path, bytes, Publication::kReplace);
+}
+
+Status publish_unsynced(const Path& path, std::string_view bytes) {
+  return publish(path, bytes, Publication::kUnsynced);
 }
 
 Status publish_secret(const Path& path, std::string_view bytes) {

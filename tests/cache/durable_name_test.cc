@@ -49,6 +49,24 @@ TEST_F(DurableName, TheNameOfAFolderThatIsThereIsSyncedOnce) {
   EXPECT_FALSE(disk_.synced(root));
 }
 
+// What a power failure makes of it is found, and mended by the next put.
+TEST_F(DurableName, AStoreThatKeepsWhatItCanWaitsForNoDisk) {
+  const Path root = dir_.path() / "blobs";
+  auto store = BlobStore::open(root, BlobStore::Keeps::kWhileItCan).value();
+  const Digest digest = Digest::of(blob(1));
+  const Path folder = root / digest.hex().substr(0, 2);
+  disk_.refuse(folder);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(store->put(blob(1)));
+  EXPECT_FALSE(disk_.synced(folder));
+  EXPECT_EQ(store->get(digest).value(), blob(1));
+  for (const size_t left : {size_t{0}, blob(1).size() / 2}) {
+    ASSERT_TRUE(write_file(folder / digest.hex(), blob(1).substr(0, left)));
+    EXPECT_EQ(store->get(digest).error().code, Code::kCorruption);
+    EXPECT_TRUE(store->put(blob(1)));
+    EXPECT_EQ(store->get(digest).value(), blob(1));
+  }
+}
+
 TEST_F(DurableName, AKernelWhoseBlobIsNotDurableIsNotStored) {
   auto cache = KernelCache::open(dir_.path()).value();
   disk_.refuse(blob_path(dir_.path(), 1).parent_path());

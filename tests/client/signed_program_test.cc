@@ -250,6 +250,18 @@ TEST_F(SignedTier, EveryFlippedBitOfManifestOrSignaturesIsRefusedAndRemoved) {
   }
 }
 
+TEST_F(SignedTier, WhatAPowerFailureLeftShortIsAMissUntilItIsPutAgain) {
+  for (const char* ending : {".json", ".sig"})
+    for (const size_t part : {size_t{0}, size_t{2}}) {
+      ASSERT_TRUE(tier->put(name(), files).has_value());
+      const std::string whole = *read_file(file(name(), ending));
+      const size_t left = part == 0 ? 0 : whole.size() / part;
+      EXPECT_FALSE(get_with(ending, whole.substr(0, left), "").has_value()) << ending;
+      ASSERT_TRUE(tier->put(name(), files).has_value());
+      EXPECT_TRUE(tier->get(name(), key.public_key()).has_value());
+    }
+}
+
 TEST_F(SignedTier, UnsignedItIsRefused) {
   EXPECT_EQ(get_with(".sig", "", "").error().code, Code::kPermissionDenied);
   EXPECT_EQ(get_with(".sig", "\n\n", "").error().code, Code::kPermissionDenied);

@@ -103,8 +103,8 @@ TEST(Refused, WritesCostTheCacheNotTheAnswer) {
            {"worker.object.write", ENOSPC},       {"worker.object.sync", EIO},
            {"worker.compiler.start", EAGAIN},     {"worker.runner.start", EAGAIN},
            {"runner.binary.write", ENOSPC},       {"client.blob.write", ENOSPC},
-           {"client.signing.link", ENOSPC},       {"client.signature.sync", EIO},
-           {"client.manifest.sync", EIO}}) {
+           {"client.signing.link", ENOSPC},       {"client.signature.write", ENOSPC},
+           {"client.manifest.write", ENOSPC}}) {
     house.play_points(at(fault_at(point, FaultAction::kFail, false, error, 0, 3)));
   }
   // Not the first page, and in SQLite's own check, which takes what cannot be read for damaged.
