@@ -19,6 +19,7 @@ Result<std::set<Digest>> whole(const std::vector<Digest>& keys, Read read) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as those that override it
 void ReadableStore::look_up_link(const Digest&, Then<std::string> then) {
   then(fail(Code::kUnsupported, "this store's binaries are in no place that others can read"));
 }

@@ -13,11 +13,11 @@
 #include "client/refused_graph.h"
 #include "client/remote.h"
 #include "client/revocation_store.h"
+#include "client/service_request.h"
 #include "client/toolchains.h"
 #include "compiler_core/base/elapsed.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/exported_program.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 
@@ -25,34 +25,7 @@ namespace kiln {
 namespace {
 
 using Clock = Remote::Clock;
-using SharedFiles = std::shared_ptr<const ProgramFiles>;
-
 constexpr size_t kMaxRemembered = 256;  // programs in the in-process table
-
-enum class Call : uint8_t { kCompile, kFetch, kLookUp };
-
-struct Found {
-  SharedFiles files;
-  Outcome outcome = Outcome::kHit;
-  bool memory_only = false;
-};
-
-// The reason why the service gave no program.
-struct Refused {
-  Refused(Error why) : error(std::move(why)) {}  // NOLINT: an error that happened to us
-  Refused(Error why, bool says_so) : error(std::move(why)), by_service(says_so) {}
-  Error error;
-  bool by_service = false;  // it answered so; else it was not reached, or was lost
-
-  // The service is not reachable, or our key may not start work there: this machine can compile
-  // what needs no search.
-  bool may_compile_here(Mode mode) const {
-    if (error.code == Code::kUnavailable && !by_service) return true;
-    const bool not_for_us = by_service && error.code == Code::kPermissionDenied;
-    return mode == Mode::kDefault && (error.code == Code::kUnavailable || not_for_us);
-  }
-};
-using Asked = tl::expected<Found, Refused>;
 
 // The program's inputs as the caller numbers them.
 Result<SizeBinder> caller_binder(const Program& program, std::span<const int> input_order,
@@ -66,55 +39,10 @@ Result<SizeBinder> caller_binder(const Program& program, std::span<const int> in
   return SizeBinder::make(inputs, program.symbols);
 }
 
-Outcome outcome_of(const Remote::Answer& answer) {
-  if (answer.tier0) return Outcome::kTier0;
-  if (answer.stale) return Outcome::kStale;
-  switch (answer.outcome) {
-    case CacheOutcome::kTuned:
-      return Outcome::kTuned;
-    case CacheOutcome::kJoined:
-      return Outcome::kJoined;
-    case CacheOutcome::kHit:
-      return Outcome::kHit;
-    case CacheOutcome::kLocal:
-      return Outcome::kLocal;
-    case CacheOutcome::kQueued:
-      return Outcome::kQueued;
-  }
-  return Outcome::kHit;
-}
-
-std::string to_string(Call call) {
-  return call == Call::kCompile ? "compile" : call == Call::kFetch ? "fetch" : "look_up";
-}
-
-// Which of Client's calls this is.
-struct Wanted : CompileOptions {
-  Wanted(const CompileOptions& options, Call which) : CompileOptions(options), call(which) {}
-  Call call;
-
-  bool starts_nothing() const { return call == Call::kLookUp; }
-  bool is_loaded() const { return call == Call::kCompile; }
-};
-
-CompileRequest request_for(const NormalForm& form, const Wanted& wanted) {
-  CompileRequest request;
-  request.graph = form.digest;
-  request.target = wanted.target;
-  request.mode = wanted.mode;
-  request.check_only = wanted.starts_nothing();
-  request.strict = wanted.strict;
-  request.now = wanted.now && wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing();
-  request.early = (wanted.mode == Mode::kDefault || request.now) && !wanted.verify;
-  request.priority = wanted.background ? Priority::kWarmUp : Priority::kInteractive;
-  return request;
-}
-
-// The canonical text, with the lines of the user's source for the service's page, unless the graph is
-// so large that it might not fit with them.
-std::string text_to_send(const Graph& graph) {
-  std::string text = print_with_origins(graph);
-  return text.size() > kMaxMessageBytes / 2 ? print(graph) : text;
+std::string name_of(Wanted::Call call) {
+  return call == Wanted::Call::kCompile ? "compile"
+         : call == Wanted::Call::kFetch ? "fetch"
+                                        : "look_up";
 }
 
 }  // namespace
@@ -181,31 +109,6 @@ struct Client::Impl {
     return fail(is_asked.error());
   }
 
-  Result<SharedFiles> fetch(Remote::Answer answer, const Remote::Waiting& waiting) {
-    ProgramFiles files{
-        std::move(answer.program), {}, std::move(answer.manifest), std::move(answer.signature)};
-    std::vector<std::string> binaries(files.program.kernels.size());
-    std::vector<Digest> missing;
-    for (size_t i = 0; i < binaries.size(); ++i) {
-      const Digest& digest = files.program.kernels[i].blob;
-      auto held = local ? local->blob(digest) : Result<std::string>(fail(Code::kNotFound, ""));
-      if (held)
-        binaries[i] = *std::move(held);
-      else
-        missing.push_back(digest);
-    }
-    if (!missing.empty()) {
-      TRY(std::vector<std::string> fetched, remote->fetch(missing, waiting));
-      for (size_t i = 0, next = 0; i < binaries.size(); ++i)
-        if (binaries[i].empty()) binaries[i] = std::move(fetched[next++]);
-    }
-    for (size_t i = 0; i < binaries.size(); ++i) {
-      const ProgramKernel& kernel = files.program.kernels[i];
-      files.artifacts.push_back(artifact_of(kernel, std::move(binaries[i])));
-    }
-    return std::make_shared<const ProgramFiles>(std::move(files));
-  }
-
   bool allows_fallback(const Wanted& wanted) const {
     return options.allow_fallback && !wanted.no_fallback;
   }
@@ -224,36 +127,6 @@ struct Client::Impl {
             {p.kernels, p.kernels_done, p.candidates, p.candidates_done, p.elapsed_s, p.waiting});
     };
     return waiting;
-  }
-
-  Asked ask(const NormalForm& form, const Wanted& wanted, const Remote::Waiting& waiting,
-            CallTrace& trace) {
-    trace.enter("ask");
-    CompileRequest request = request_for(form, wanted);
-    request.traceparent = trace.traceparent();
-    const auto text = [&form] { return text_to_send(form.graph); };
-    TRY(Remote::Word answer, remote->compile(request, text, waiting));
-    if (!answer) return tl::unexpected(Refused(answer.error(), true));
-    Outcome outcome = outcome_of(*answer);
-    bool memory_only = answer->memory_only;
-    trace.enter("fetch");
-    auto files = fetch(*std::move(answer), waiting);
-    if (!files && files.error().code == Code::kNotFound && !wanted.starts_nothing()) {
-      // A blob was lost between the two questions; the coordinator now knows, and tunes it again.
-      trace.enter("ask");
-      request.traceparent = trace.traceparent();
-      TRY(answer, remote->compile(request, text, waiting));
-      if (!answer) return tl::unexpected(Refused(answer.error(), true));
-      outcome = outcome_of(*answer);
-      memory_only = answer->memory_only;
-      trace.enter("fetch");
-      files = fetch(*std::move(answer), waiting);
-    }
-    // It has the program and cannot give its binaries, since its disk fails or its store is away: to
-    // callers that is an unreachable service, not a missing program.
-    if (!files && files.error().code == Code::kNotFound) files.error().code = Code::kUnavailable;
-    if (!files) return fail(std::move(files).error());
-    return Found{*std::move(files), outcome, memory_only};
   }
 
   Result<Found> compile_here(const NormalForm& form, const Target& target) {
@@ -305,7 +178,7 @@ struct Client::Impl {
     }
     Error why{Code::kUnavailable, "no coordinator is configured", 0};
     if (remote) {
-      auto found = ask(form, wanted, waiting_for(wanted, started), trace);
+      auto found = ask(*remote, local.get(), form, wanted, waiting_for(wanted, started), trace);
       if (found) {
         // A stale program is asked for again at the next call: its successor may be there. One that
         // is not verified yet is kept nowhere: by then it is, or was found wrong. Tier 0 is kept as the
@@ -400,7 +273,7 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
 }
 
 Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted) {
-  CallTrace trace(wanted, "client " + to_string(wanted.call));
+  CallTrace trace(wanted, "client " + name_of(wanted.call));
   Compiled got = get(graph, wanted, trace);
   if (got)
     trace.ended(kiln::to_string((*got)->outcome()));
@@ -430,7 +303,7 @@ Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted, CallTrace&
 }
 
 Client::Compiled Client::compile(const Graph& graph, const CompileOptions& options) {
-  return impl_->get(graph, Wanted(options, Call::kCompile));
+  return impl_->get(graph, Wanted(options, Wanted::Call::kCompile));
 }
 
 Client::Compiled Client::compile_file(const Path& file, const CompileOptions& options) {
@@ -439,11 +312,11 @@ Client::Compiled Client::compile_file(const Path& file, const CompileOptions& op
 }
 
 Client::Compiled Client::fetch(const Graph& graph, const CompileOptions& options) {
-  return impl_->get(graph, Wanted(options, Call::kFetch));
+  return impl_->get(graph, Wanted(options, Wanted::Call::kFetch));
 }
 
 Client::Compiled Client::look_up(const Graph& graph, const CompileOptions& options) {
-  return impl_->get(graph, Wanted(options, Call::kLookUp));
+  return impl_->get(graph, Wanted(options, Wanted::Call::kLookUp));
 }
 
 Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
@@ -483,7 +356,7 @@ Result<Client::Submission> Client::submit(const Graph& graph, const CompileOptio
   const auto deadline = Clock::now() + options.deadline;
   CallTrace trace(options, "client submit");
   trace.enter("normalise");
-  Wanted wanted(options, Call::kFetch);
+  Wanted wanted(options, Wanted::Call::kFetch);
   TRY(wanted.target, impl_->toolchains.complete(options.target));
   TRY(const NormalForm form, normalise(graph));
   CompileRequest request = request_for(form, wanted);

@@ -9,7 +9,7 @@
 #include "compiler_core/compile/compiler.h"
 #include "compiler_core/compile/nvrtc_compiler.h"
 #include "compiler_core/kernels/custom/offered_source.h"
-#include "compiler_core/kernels/layout_preference.h"
+#include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
 

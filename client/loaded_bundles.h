@@ -14,7 +14,7 @@ class LoadedBundles {
  public:
   // `tier`: the local tier's folder; empty: none. `signer`: the public key that programs must be
   // signed with; empty: the one that each bundle is loaded with.
-  LoadedBundles(Path tier, std::string signer)
+  LoadedBundles(const Path& tier, std::string signer)
       : folder_(tier.empty() ? tier : tier / "bundles"), signer_(std::move(signer)) {}
 
   // How many programs the bundle has. `signer`: empty for the constructor's. Errors as

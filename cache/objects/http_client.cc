@@ -1,6 +1,7 @@
 #include "cache/objects/http_client.h"
 
 #include <curl/curl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
@@ -214,9 +215,10 @@ struct HttpClient::Impl {
     set(CURLOPT_LOW_SPEED_TIME,
         std::max(1L, static_cast<long>((options.stall_timeout.count() + 999) / 1000)));
     if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
-    for (const auto& [name, value] : request.headers)
-      transfer.headers = curl_slist_append(transfer.headers,
-                                           (name + (value.empty() ? ";" : ": " + value)).c_str());
+    for (const auto& [name, value] : request.headers) {
+      const std::string line = value.empty() ? name + ";" : fmt::format("{}: {}", name, value);
+      transfer.headers = curl_slist_append(transfer.headers, line.c_str());
+    }
     // libcurl's own: it would wait for leave to send, and name a type that is not signed.
     transfer.headers = curl_slist_append(transfer.headers, "expect:");
     transfer.headers = curl_slist_append(transfer.headers, "content-type:");

@@ -55,7 +55,7 @@ S3Failure judge_object(const HttpResponse& response) {
 
 }  // namespace
 
-Result<std::unique_ptr<ObjectStore>> S3Objects::open(std::string place, S3Options options) {
+Result<std::unique_ptr<ObjectStore>> S3Objects::open(const std::string& place, S3Options options) {
   const size_t slash = std::min(place.find('/'), place.size());
   const std::string bucket = place.substr(0, slash);
   std::string prefix = place.substr(std::min(slash + 1, place.size()));
@@ -227,12 +227,11 @@ void S3Objects::remove(std::string name, Then<void> done) {
 }
 
 void S3Objects::list(std::string after, int limit, Then<std::vector<ObjectInfo>> done) {
-  list_more(std::move(after), static_cast<size_t>(std::clamp(limit, 1, kMaxListed)), {},
-            std::move(done));
+  list_more(after, static_cast<size_t>(std::clamp(limit, 1, kMaxListed)), {}, std::move(done));
 }
 
 // Objects that others put there, under names that are none of ours, are passed over.
-void S3Objects::list_more(std::string after, size_t limit, std::vector<ObjectInfo> so_far,
+void S3Objects::list_more(const std::string& after, size_t limit, std::vector<ObjectInfo> so_far,
                           Then<std::vector<ObjectInfo>> done) {
   Call call{request("GET", "")};
   call.what = "list after '" + after + "'";

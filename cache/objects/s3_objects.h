@@ -16,7 +16,7 @@ class S3Objects final : public ObjectStore {
  public:
   // `place`: "BUCKET" or "BUCKET/PREFIX". Asks nobody. kInvalidArgument: no such bucket's name,
   // prefix or endpoint; no credentials are given.
-  static Result<std::unique_ptr<ObjectStore>> open(std::string place, S3Options options);
+  static Result<std::unique_ptr<ObjectStore>> open(const std::string& place, S3Options options);
 
   void put(std::string name, std::string bytes, Then<void> done) override;
   void get(std::string name, Then<std::string> done) override;
@@ -48,7 +48,7 @@ class S3Objects final : public ObjectStore {
   void hear(const std::shared_ptr<Call>& call, Result<HttpResponse> response);
   void send_later(const std::shared_ptr<Call>& call, Error why, const std::string& retry_after);
   void finish(const std::shared_ptr<Call>& call, Result<HttpResponse> result);
-  void list_more(std::string after, size_t limit, std::vector<ObjectInfo> so_far,
+  void list_more(const std::string& after, size_t limit, std::vector<ObjectInfo> so_far,
                  Then<std::vector<ObjectInfo>> done);
 
   const std::string bucket_, prefix_;  // "" or "a/b/"

@@ -38,7 +38,8 @@ std::string query_text(const std::map<std::string, std::string>& query) {
   for (const auto& [name, value] : query)
     encoded[percent_encoded(name, false)] = percent_encoded(value, false);
   std::string text;
-  for (const auto& [name, value] : encoded) text += (text.empty() ? "" : "&") + name + "=" + value;
+  for (const auto& [name, value] : encoded)
+    text += fmt::format("{}{}={}", text.empty() ? "" : "&", name, value);
   return text;
 }
 
@@ -47,7 +48,8 @@ std::string signature_of(const S3Request& request, const S3Credentials& credenti
                          const std::string& payload) {
   std::string canonical = request.method + "\n" + percent_encoded(request.path, true) + "\n" +
                           query_text(request.query) + "\n";
-  for (const auto& [name, value] : request.headers) canonical += name + ":" + value + "\n";
+  for (const auto& [name, value] : request.headers)
+    canonical += fmt::format("{}:{}\n", name, value);
   canonical += "\n" + names_of(request.headers) + "\n" + payload;
   const std::string text = fmt::format("{}\n{}\n{}\n{}", kAlgorithm, time, scope_of(time, region),
                                        sha256_hex(canonical));

@@ -94,10 +94,6 @@ std::string_view PgRows::tag() const {
   return result_ ? PQcmdStatus(result_.get()) : "";
 }
 
-bool PgRows::is_null(int64_t row, int column) const {
-  return PQgetisnull(result_.get(), static_cast<int>(row), column) != 0;
-}
-
 std::string_view PgRows::bytes(int64_t row, int column) const {
   const int at = static_cast<int>(row);
   return {PQgetvalue(result_.get(), at, column),

@@ -29,7 +29,6 @@ class PgRows {
   int64_t size() const { return rows_; }
   int64_t changed() const { return changed_; }  // rows inserted, updated, deleted
   std::string_view tag() const;                 // "COMMIT"; a statement's first word or two
-  bool is_null(int64_t row, int column) const;
   std::string_view bytes(int64_t row, int column) const;  // text and bytea; lives as long as this
   int64_t integer(int64_t row, int column) const;         // of 2, 4 or 8 bytes
   double real(int64_t row, int column) const;             // float8

@@ -213,7 +213,7 @@ Status prepare_postgres_schema(PgConnection& connection, const SchemaFormats& kn
     if (meta.schema >= known.own()) return {};
   }
   TRY_STATUS(connection.run("BEGIN"));
-  const Status taken = take_steps(connection, known);
+  Status taken = take_steps(connection, known);
   const auto ended = connection.run(taken ? "COMMIT" : "ROLLBACK");
   if (taken && !ended) return fail(ended.error());
   return taken;

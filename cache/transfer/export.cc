@@ -166,7 +166,7 @@ class Exporter {
       ours[export_part_name(part.digest)] = true;
     for (const auto& [name, bytes] : present_)
       if (name.starts_with("index/") && !ours.contains(name))
-        (void)wait_for_answer<void>([&](auto then) { to_.remove(name, then); });
+        (void)wait_for_answer<void>([&, &part = name](auto then) { to_.remove(part, then); });
   }
 
   StoreSource& source_;

@@ -10,8 +10,6 @@
 
 namespace kiln {
 
-inline constexpr size_t kSha256Bytes = 32;
-
 // 32 bytes, not hex; base/signature's to_hex() prints them.
 std::string sha256(std::string_view message);
 

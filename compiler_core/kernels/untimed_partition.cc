@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/tune/device_peak.h"
@@ -20,6 +19,13 @@ Result<double> kernel_us(const Workload& workload, const Target& target, const D
 }
 
 }  // namespace
+
+PartitionRules partition_rules(const Target& target) {
+  PartitionRules rules;
+  const bool has_wgmma = target.backend == Backend::kCuda && target.isa == "sm_90a";
+  rules.channels_last = rules.picks_matrices = has_wgmma;
+  return rules;
+}
 
 Result<double> expected_us(const Plan& plan, const Target& target) {
   DevicePeak peak = cuda_peak(target);

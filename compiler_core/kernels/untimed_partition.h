@@ -1,11 +1,17 @@
-// The partition of programs whose kernels nobody times: of those between which estimates can decide
-// (plan/alternatives.h), the one that is expected to take the least time. Pure functions.
+// The partition of programs whose kernels nobody times: what this build's kernels for a target want
+// between one another, and, of the partitions between which estimates can decide (plan/alternatives.h),
+// the one that is expected to take the least time. Pure functions.
 #pragma once
 
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/program/target.h"
 
 namespace kiln {
+
+// The rules by which programs for `target` are partitioned where nothing is measured. Channels last:
+// where convolutions run as products on wgmma, whose results lie so for nothing. Matrices are picked
+// where products on wgmma read them in place.
+PartitionRules partition_rules(const Target& target);
 
 // Microseconds that one run of `plan` is expected to take at the sizes that it would be tuned at: each
 // launch's roofline bound, over the part of it that the best guess of the templates of this build

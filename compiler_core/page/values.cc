@@ -52,10 +52,6 @@ Value count(int64_t number) {
   return {grouped(number), number};
 }
 
-Value decimal(double number, int places) {
-  return {fmt::format("{:.{}f}", number, places), number};
-}
-
 Value bytes(int64_t number) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto size = static_cast<double>(number);

@@ -12,8 +12,7 @@ namespace kiln::page {
 Value text(std::string_view text);
 Value quiet(std::string_view text);  // beside the point
 Value code(std::string_view text);
-Value count(int64_t number);  // "12 345"
-Value decimal(double number, int places = 1);
+Value count(int64_t number);                // "12 345"
 Value bytes(int64_t number);                // "1.5 MiB"
 Value microseconds(double us);              // "81.3 us", "2.08 ms"; 0: "-"
 Value seconds(double s);                    // "3.2 s", "5 min", "2.1 h"

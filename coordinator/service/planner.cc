@@ -6,7 +6,6 @@
 #include "cache/pending_task_store.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/passes/normalise.h"

@@ -21,8 +21,8 @@
 #include "compiler_core/compile/nvrtc.h"
 #include "compiler_core/compile/nvrtc_compiler.h"
 #include "compiler_core/frontend/exported_program.h"
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/alternatives.h"
 

@@ -15,8 +15,8 @@
 #include "client/toolchains.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/text.h"
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/kernels/untimed_partition.h"
 
 namespace kiln::cli {
 namespace {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/plan/alternatives.h"

@@ -1,6 +1,9 @@
-// The schedules of a user's kernel: the decisions its author declared (ir/custom_call.h). Values.
+// A user's kernel: its schedules, which are the decisions its author declared (ir/custom_call.h), and
+// the translation unit around its text. Pure functions.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler_core/ir/custom_call.h"
@@ -29,6 +32,17 @@ Result<std::vector<int64_t>> custom_values(const CustomKernel& kernel, const Sch
 // kInvalidArgument when the schedule or what the author's numbers give is out of range.
 Result<Source> print_custom(const Workload& workload, const Schedule& schedule,
                             const Target& target);
+
+// The vocabulary before a user's text, the entry point behind it.
+// `text`: macros and the user's functions, with line markers. `body`: the entry point's statements,
+// indented by 2, in terms of in0.., out0.., and on the CPU of `begin` and `end`.
+std::string users_cpu_text(const Graph& graph, const std::string& entry, const std::string& text,
+                           const std::string& body);
+// `words`: those of the vocabulary that `text` may use, as words_of() gives them.
+std::string users_cuda_text(const Graph& graph, const std::string& entry, const std::string& text,
+                            const std::string& words, int threads, const std::string& body);
+// The words of a source as one line, which a compiler ignores.
+std::string words_of(std::string_view source);
 
 // "custom": the calls of both backends.
 const KernelTemplate& custom_call();

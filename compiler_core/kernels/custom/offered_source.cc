@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/ir/custom_source.h"
-#include "compiler_core/kernels/custom/users_text.h"
+#include "compiler_core/kernels/custom/custom.h"
 
 namespace kiln {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "compiler_core/kernels/custom/users_text.h"
-
 namespace kiln {
 namespace {
 

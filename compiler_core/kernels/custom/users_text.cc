@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/custom/users_text.h"
+#include "compiler_core/kernels/custom/custom.h"
 
 #include <cctype>
 

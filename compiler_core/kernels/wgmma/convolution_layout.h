@@ -31,7 +31,6 @@ class ConvolutionLayout {
   bool weights_in_place() const { return weights_in_place_; }
   // The channels of an image, and of an element of a line of weights, as they are laid out.
   int64_t channels() const { return channels_; }
-  int64_t weight_channels() const { return weight_channels_; }
   int64_t window() const { return window_; }  // elements
   int64_t height() const { return height_; }
   int64_t width() const { return width_; }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler_core/plan/fusion/fuse.h"
+#include "compiler_core/plan/fusion/reduction_space.h"
 
 namespace kiln {
 namespace {

@@ -6,6 +6,7 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
+#include "compiler_core/plan/fusion/reduction_space.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 
@@ -19,47 +20,6 @@ constexpr int kMaxDepth = 128;
 constexpr size_t kMaxReads = 32;
 // Arithmetic looked through for what it is made of.
 constexpr size_t kMaxLookedThrough = 16;
-
-// Axes as (size, stride), merged where they are traversed as one: equal lists read a buffer alike.
-using Walk = std::vector<std::pair<Dim, Dim>>;
-void append(Walk& walk, const Dim& size, const Dim& stride) {
-  if (size.is(1)) return;
-  if (!walk.empty() && walk.back().second == stride * size) {
-    walk.back() = {walk.back().first * size, stride};
-  } else {
-    walk.emplace_back(size, stride);
-  }
-}
-
-// Whether `view` repeats a reduced value of `sizes` along the reduced axes, in row-major order.
-bool is_spread(const Node& view, const ReductionSizes& sizes) {
-  const auto& attr = std::get<ViewAttr>(view.attr);
-  if (!attr.offset.is(0)) return false;
-  Walk reads, expected;
-  for (size_t i = 0; i < view.shape.size(); ++i) append(reads, view.shape[i], attr.strides[i]);
-  append(expected, sizes.batch, sizes.kept);
-  append(expected, sizes.reduced, 0);
-  append(expected, sizes.kept, 1);
-  return reads == expected;
-}
-
-// One instruction, on any target.
-bool is_simple(Op op) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kMax:
-    case Op::kMin:
-    case Op::kNeg:
-    case Op::kAbs:
-    case Op::kCast:
-    case Op::kSelect:
-      return true;
-    default:
-      return traits(op).kind == OpKind::kCompare;
-  }
-}
 
 // How a value that is not stored is computed, as far as one kernel must know.
 struct State {
@@ -93,7 +53,7 @@ class Chooser {
   MaterialisedValues run() {
     for (NodeId id = 0; id < graph_.size(); ++id) visit(id);
     for (NodeId id : graph_.outputs()) store(id);
-    store_shared_values();
+    store_shared_values(graph_, rules_, in_place_, values_);
     return std::move(values_);
   }
 
@@ -448,69 +408,6 @@ class Chooser {
     store(traits(node(x).op).kind == OpKind::kSource ? id : x);
   }
 
-  // The kernels that compute a value: none, one, or several.
-  struct Needs {
-    NodeId kernel = kInvalidNode;
-    bool several = false;
-    void add(const Needs& other) {
-      if (other.kernel == kInvalidNode) return;
-      several = several || other.several || (kernel != kInvalidNode && kernel != other.kernel);
-      kernel = other.kernel;
-    }
-  };
-
-  // A value that several kernels would each compute is stored when that takes more than reading it
-  // back: when it is more than one operation on one buffer.
-  void store_shared_values() {
-    std::vector<Needs> needs(static_cast<size_t>(graph_.size()));
-    for (NodeId id = graph_.size(); id-- > 0;) {
-      Needs need = needs[static_cast<size_t>(id)];
-      if (need.several && !is_buffer(id) && worth_storing(id)) store(id);
-      if (stored(id)) need = {id, false};
-      for (NodeId operand : node(id).operands) needs[static_cast<size_t>(operand)].add(need);
-    }
-  }
-
-  bool worth_storing(NodeId id) const {
-    const Node& n = node(id);
-    if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
-    if (in_place_[static_cast<size_t>(id)]) return false;
-    if (!is_elementwise(n.op)) return true;
-    if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
-    if (!rules_.store_shared && is_cheap(id)) return false;
-    int reads = 0;
-    for (NodeId operand : n.operands) {
-      const Node* x = &node(operand);
-      if (!is_buffer(operand) && is_elementwise(x->op)) return true;
-      while (x->op == Op::kView) x = &node(x->operands[0]);
-      reads += x->op != Op::kConstant && x->op != Op::kIota;
-    }
-    return reads >= 2;
-  }
-
-  // A few simple operations on a few buffers.
-  bool is_cheap(NodeId id) const {
-    constexpr size_t kMostNodes = 8, kMostReads = 3;
-    std::vector<NodeId> stack = {id}, seen;
-    size_t reads = 0;
-    while (!stack.empty()) {
-      const NodeId at = stack.back();
-      stack.pop_back();
-      if (std::find(seen.begin(), seen.end(), at) != seen.end()) continue;
-      seen.push_back(at);
-      const Node& n = node(at);
-      if (is_buffer(at)) {
-        if (++reads > kMostReads) return false;
-        continue;
-      }
-      const bool simple =
-          n.op == Op::kView || traits(n.op).kind == OpKind::kSource || is_simple(n.op);
-      if (!simple || seen.size() > 2 * kMostNodes) return false;
-      stack.insert(stack.end(), n.operands.begin(), n.operands.end());
-    }
-    return true;
-  }
-
   const Graph& graph_;
   const PartitionRules rules_;
   const std::vector<std::vector<NodeId>> users_;
@@ -525,27 +422,6 @@ class Chooser {
 };
 
 }  // namespace
-
-ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce) {
-  const Shape& shape = graph.node(reduce.operands[0]).shape;
-  const auto& axes = std::get<ReduceAttr>(reduce.attr).axes;
-  ReductionSizes sizes;
-  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
-    Dim& part = i < axes.front() ? sizes.batch : i > axes.back() ? sizes.kept : sizes.reduced;
-    part = part * shape[static_cast<size_t>(i)];
-  }
-  return sizes;
-}
-
-bool is_reshape(const Graph& graph, const Node& view) {
-  const auto& attr = std::get<ViewAttr>(view.attr);
-  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
-    return false;
-  const std::vector<Dim> strides = contiguous_strides(view.shape);
-  for (size_t i = 0; i < strides.size(); ++i)
-    if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
-  return true;
-}
 
 MaterialisedValues choose_materialised_values(const Graph& graph, const PartitionRules& rules) {
   return Chooser(graph, rules).run();

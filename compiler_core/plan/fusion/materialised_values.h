@@ -10,18 +10,6 @@
 
 namespace kiln {
 
-// Sizes of batch ++ reduced ++ kept of a reduction. Nodes that walk these in one row-major order
-// belong to one iteration space, however their axes are written.
-struct ReductionSizes {
-  Dim batch = 1, reduced = 1, kept = 1;
-  bool operator==(const ReductionSizes&) const = default;
-};
-// REQUIRES: the reduced axes are neighbours (split_reductions).
-ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce);
-
-// Whether `view` reads its operand's elements all, once and in order: a reshape.
-bool is_reshape(const Graph& graph, const Node& view);
-
 struct MaterialisedValues {
   std::vector<bool> stored;  // by node
   // Maps the last node of an epilogue computed in a permuted layout to the View that permutes the
@@ -40,7 +28,7 @@ struct PartitionRules {
   bool widen_stored = true;  // operands of products that widen 8 bits are stored so; else the
                              // product's kernel widens them
   // Convolutions' images lie channels last between kernels, where kernels are written for it: a
-  // matter of the target (kernels/layout_preference.h).
+  // matter of the target (kernels/untimed_partition.h).
   bool channels_last = false;
   // Products read the matrices that an index picks where they lie (picked_products.h): a matter of the
   // target too. Else rows of one matrix come in blocks, of which each has a copy.
@@ -50,6 +38,12 @@ struct PartitionRules {
 
 // REQUIRES: reductions are split, broadcasts of pointwise values sunk.
 MaterialisedValues choose_materialised_values(const Graph& graph, const PartitionRules& rules = {});
+
+// Stores every value that several kernels would each compute where that takes more than reading it
+// back: where it is more than one operation on one buffer. Values `in_place`, by node, are computed
+// by the products that read them. The last of the steps of choose_materialised_values().
+void store_shared_values(const Graph& graph, const PartitionRules& rules,
+                         const std::vector<bool>& in_place, MaterialisedValues& values);
 
 // The part of a matmul's kernel that follows the product.
 struct Epilogue {

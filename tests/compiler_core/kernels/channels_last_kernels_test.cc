@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler_core/ir/text.h"
-#include "compiler_core/kernels/layout_preference.h"
+#include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/plan/plan.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 #include "tests/compiler_core/plan/convolution_nets.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/kernels/layout_preference.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "tests/compiler_core/ir/four_bits.h"

@@ -1,0 +1,64 @@
+// What a call of Client asks the service for, and how the answer becomes a program's files. Pure but
+// for ask().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "client/call_trace.h"
+#include "client/client.h"
+#include "client/local_tier.h"
+#include "client/remote.h"
+#include "compiler_core/passes/normalise.h"
+
+namespace kiln {
+
+using SharedFiles = std::shared_ptr<const ProgramFiles>;
+
+// Which of Client's calls this is.
+struct Wanted : CompileOptions {
+  enum class Call : uint8_t { kCompile, kFetch, kLookUp };
+
+  Wanted(const CompileOptions& options, Call which) : CompileOptions(options), call(which) {}
+  Call call;
+
+  bool starts_nothing() const { return call == Call::kLookUp; }
+  bool is_loaded() const { return call == Call::kCompile; }
+};
+
+struct Found {
+  SharedFiles files;
+  Outcome outcome = Outcome::kHit;
+  bool memory_only = false;
+};
+
+// The reason why the service gave no program.
+struct Refused {
+  Refused(Error why) : error(std::move(why)) {}  // NOLINT: an error that happened to us
+  Refused(Error why, bool says_so) : error(std::move(why)), by_service(says_so) {}
+  Error error;
+  bool by_service = false;  // it answered so; else it was not reached, or was lost
+
+  // The service is not reachable, or our key may not start work there: this machine can compile
+  // what needs no search.
+  bool may_compile_here(Mode mode) const;
+};
+using Asked = tl::expected<Found, Refused>;
+
+CompileRequest request_for(const NormalForm& form, const Wanted& wanted);
+
+// The canonical text, with the lines of the user's source for the service's page, unless the graph is
+// so large that it might not fit with them.
+std::string text_to_send(const Graph& graph);
+
+Outcome outcome_of(const Remote::Answer& answer);
+
+// Asks the service for `form`, sending the graph where it wants it, and fetches the binaries that
+// `local` (null: no tier) does not have. A binary that was lost between the two is asked for again,
+// and made again, unless the call starts nothing.
+Asked ask(Remote& remote, LocalTier* local, const NormalForm& form, const Wanted& wanted,
+          const Remote::Waiting& waiting, CallTrace& trace);
+
+}  // namespace kiln

@@ -1,0 +1,54 @@
+#include "compiler_core/plan/fusion/reduction_space.h"
+
+#include <utility>
+#include <vector>
+
+namespace kiln {
+namespace {
+
+// Axes as (size, stride), merged where they are traversed as one: equal lists read a buffer alike.
+using Walk = std::vector<std::pair<Dim, Dim>>;
+void append(Walk& walk, const Dim& size, const Dim& stride) {
+  if (size.is(1)) return;
+  if (!walk.empty() && walk.back().second == stride * size) {
+    walk.back() = {walk.back().first * size, stride};
+  } else {
+    walk.emplace_back(size, stride);
+  }
+}
+
+}  // namespace
+
+ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce) {
+  const Shape& shape = graph.node(reduce.operands[0]).shape;
+  const auto& axes = std::get<ReduceAttr>(reduce.attr).axes;
+  ReductionSizes sizes;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    Dim& part = i < axes.front() ? sizes.batch : i > axes.back() ? sizes.kept : sizes.reduced;
+    part = part * shape[static_cast<size_t>(i)];
+  }
+  return sizes;
+}
+
+bool is_reshape(const Graph& graph, const Node& view) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
+    return false;
+  const std::vector<Dim> strides = contiguous_strides(view.shape);
+  for (size_t i = 0; i < strides.size(); ++i)
+    if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
+  return true;
+}
+
+bool is_spread(const Node& view, const ReductionSizes& sizes) {
+  const auto& attr = std::get<ViewAttr>(view.attr);
+  if (!attr.offset.is(0)) return false;
+  Walk reads, expected;
+  for (size_t i = 0; i < view.shape.size(); ++i) append(reads, view.shape[i], attr.strides[i]);
+  append(expected, sizes.batch, sizes.kept);
+  append(expected, sizes.reduced, 0);
+  append(expected, sizes.kept, 1);
+  return reads == expected;
+}
+
+}  // namespace kiln
