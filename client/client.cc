@@ -76,7 +76,7 @@ struct Client::Impl {
     return nullptr;
   }
 
-  SharedFiles not_revoked(SharedFiles files) const {
+  SharedFiles not_revoked(const SharedFiles& files) const {
     return files != nullptr && revocations->cover(files->program) ? nullptr : files;
   }
 
@@ -234,7 +234,7 @@ struct Client::Impl {
     return {};
   }
 
-  Compiled get(const Graph& graph, Wanted wanted);
+  Compiled get(const Graph& graph, const Wanted& wanted);
   Compiled get(const Graph& graph, Wanted wanted, CallTrace& trace);
 };
 
@@ -272,7 +272,7 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted) {
+Client::Compiled Client::Impl::get(const Graph& graph, const Wanted& wanted) {
   CallTrace trace(wanted, "client " + name_of(wanted.call));
   Compiled got = get(graph, wanted, trace);
   if (got)
