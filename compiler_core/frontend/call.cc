@@ -158,6 +158,16 @@ std::vector<NodeId> Call::optional_tensors(std::string_view name) {
   return ids;
 }
 
+// A Python float takes the precision of what it is used with.
+NodeId Call::as_precise_as_the_result(NodeId number) {
+  std::vector<std::string_view> names;
+  for (const Argument& output : node_.outputs) add_tensor_names(output, names);
+  const auto found = names.empty() ? declared_.end() : declared_.find(names[0]);
+  if (found == declared_.end() || !is_float(b.dtype(number))) return number;
+  const Result<DType> type = to_dtype(found->second.dtype);
+  return type && is_float(*type) ? b.cast(number, compute_type(*type)) : number;
+}
+
 Operand Call::operand(std::string_view name) {
   const Argument* argument = find(name);
   if (argument != nullptr && std::holds_alternative<TensorName>(*argument))
@@ -165,7 +175,7 @@ Operand Call::operand(std::string_view name) {
   const auto* number_name = argument == nullptr ? nullptr : std::get_if<NumberName>(argument);
   if (number_name != nullptr)
     if (const NodeId computed = values_.find_number(number_name->name); computed != kInvalidNode)
-      return {computed, {}};
+      return {as_precise_as_the_result(computed), {}};
   return {kInvalidNode, number(name)};
 }
 

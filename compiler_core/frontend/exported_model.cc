@@ -247,11 +247,11 @@ class ModelParser {
     return {};
   }
 
-  // Whether it is a symbol that no size of an input is: PyTorch calls these u0, u1, ...
+  // Whether it has a symbol that no size of an input is: PyTorch calls these u0, u1, ...
   static bool is_computed(dom::element size) {
     string_view text;
     return size["as_expr"]["expr_str"].get(text) == simdjson::SUCCESS &&
-           text.starts_with("Symbol('u");
+           text.find("Symbol('u") != string_view::npos;
   }
   Result<Argument> integer_argument(dom::element element) const {
     string_view name;

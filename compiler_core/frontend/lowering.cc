@@ -7,6 +7,7 @@
 #include "compiler_core/frontend/complex_values.h"
 #include "compiler_core/frontend/declarations.h"
 #include "compiler_core/frontend/decompositions.h"
+#include "compiler_core/frontend/numbers.h"
 #include "compiler_core/frontend/refusals.h"
 #include "compiler_core/frontend/regions.h"
 
@@ -187,13 +188,32 @@ class ModelLowering {
 
   Status node(Scope& scope, const ExportedNode& node, size_t index) {
     const std::string_view name = short_name(node.target);
-    if (is_ignored_op(name) || (computes_sizes_only(node) && !is_number_op(name))) return {};
+    if (is_ignored_op(name)) return {};
+    if (computes_sizes_only(node) && !is_number_op(name)) return number(scope, node);
     b_.begin_origin(origin_of(node, name));
     const Status done = is_region(name) ? region(scope, node) : tensor_op(scope, node, name);
     if (done) return {};
     if (done.error().code == Code::kUnsupported)
       return fail(refusal_at(node, name, done.error().message));
     return fail(done.error().within(place(node, name, index)));
+  }
+
+  // A number that is not covered is missed where it is used.
+  Status number(Scope& scope, const ExportedNode& node) {
+    const auto* to = node.outputs.size() == 1 ? std::get_if<NumberName>(&node.outputs[0]) : nullptr;
+    const bool bound = std::ranges::all_of(node.inputs, [this](const NamedArgument& input) {
+      const auto* size = std::get_if<Dim>(&input.value);
+      return size == nullptr || is_bound(*size);
+    });
+    if (to == nullptr || !bound) return {};
+    const NodeId value = number_of(b_, scope.values, node);
+    if (value != kInvalidNode) scope.values.define_number(to->name, value);
+    return b_.ok() ? Status{} : Status(fail(*b_.error()));
+  }
+
+  bool is_bound(const Dim& size) const {
+    return std::ranges::all_of(
+        size.symbols(), [this](SymbolId symbol) { return is_bound_[static_cast<size_t>(symbol)]; });
   }
 
   Status tensor_op(Scope& scope, const ExportedNode& node, std::string_view name) {
@@ -286,8 +306,7 @@ class ModelLowering {
     return results;
   }
 
-  // Nodes on symbolic integers: their values stand in sym_int_values already. What is computed of
-  // them for an assertion is nobody's tensor.
+  // Nodes on symbolic integers, whose values stand in sym_int_values already, and on other numbers.
   static bool computes_sizes_only(const ExportedNode& node) {
     return !node.outputs.empty() &&
            std::all_of(node.outputs.begin(), node.outputs.end(), [](const Argument& output) {
@@ -402,9 +421,7 @@ class ModelLowering {
     const auto* size = std::get_if<Dim>(&number);
     if (size == nullptr)
       return fail(Code::kUnsupported, "it is neither a tensor nor a number; return these only");
-    for (const SymbolId symbol : size->symbols())
-      if (!is_bound_[static_cast<size_t>(symbol)])
-        return fail(Code::kUnsupported, "it is a size of no input tensor");
+    if (!is_bound(*size)) return fail(Code::kUnsupported, "it is a size of no input tensor");
     return size_value(b_, *size, DType::kI64);
   }
 

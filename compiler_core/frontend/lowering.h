@@ -132,6 +132,7 @@ class Call {
  private:
   const Argument* find(std::string_view name) const;
   bool is_complex_tensor(std::string_view tensor) const;
+  NodeId as_precise_as_the_result(NodeId number);
   NodeId lookup(TensorName name);
   NodeId as_read(std::string_view tensor, NodeId value);
   void wrong(std::string_view name, std::string_view expected);

@@ -123,7 +123,21 @@ def windows(wave: Any, pairs: Any) -> Any:
 def numbers(x: Any, scale: Any, count: Any, flag: Any) -> Any:
     return (x * scale.item(), x.bfloat16() * scale.item(), count + count.item(), x + count.item(),
             x / x.abs().max().item(), torch.clamp(x, max=scale.item()), x.long() - count.item(),
-            "a name", x.shape[0], scale.item(), torch.tensor([1.5, 2.5], device=x.device)[1].item() * x)
+            "a name", x.shape[0], scale.item(), torch.tensor([1.5, 2.5], device=x.device)[1].item() * x,
+            x * (2 * count.item() + 1), (3 - count.item()) - x, x * (1 / (scale.item() + 1)))
+
+
+def sizes(x: Any) -> Any:
+    rows, columns = x.shape
+    return x * (1.0 / rows), x.sum() * (rows / columns), rows / 2, x + (rows * 0.5 - columns)
+
+
+@model("ops: numbers of sizes", "programs of ops")
+def numbers_of_sizes() -> Case:
+    from torch.export import Dim
+
+    return Case(Program(sizes), (torch.randn(4, 6),), {}, {"inputs": ({0: Dim("rows", min=2, max=64)},)},
+                [((torch.randn(7, 6),), {})])
 
 
 @program("quantised", normal(6, 16), lambda: torch.randint(-128, 127, (8, 16), dtype=torch.int8),
