@@ -70,7 +70,7 @@ def install(folder: Path) -> Path:
 def start(what: str, coordinator: str, disk: Path, installed: Path, **environment: str) -> subprocess.Popen[str]:
     """A process that compiles with unmodified Inductor on a disk of its own."""
     given = {**os.environ, "KILN_COORDINATOR": coordinator, "TORCHINDUCTOR_CACHE_DIR": str(disk),
-             "PYTHONPATH": f"{installed}:{os.environ['PYTHONPATH']}", "KILN_INDUCTOR_TIMEOUT_MS": "20000",
+             "PYTHONPATH": f"{installed}:{os.environ['PYTHONPATH']}", "KILN_INDUCTOR_TIMEOUT_MS": "60000",
              "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1", **environment}
     return subprocess.Popen([sys.executable, Path(__file__).parent / "inductor_child.py", what], env=given,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

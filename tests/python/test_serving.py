@@ -37,7 +37,7 @@ def run(python: Path, example: str, disk: Path, **environment: str) -> tuple[dic
     if not installed.exists():
         install(installed)
     given = {**os.environ, "PYTHONPATH": f"{installed}:{os.environ['PYTHONPATH']}", "HF_HUB_OFFLINE": "1",
-             "KILN_STRICT": "1", "KILN_INDUCTOR_TIMEOUT_MS": "20000", "VLLM_CACHE_ROOT": str(disk / "vllm"),
+             "KILN_STRICT": "1", "KILN_INDUCTOR_TIMEOUT_MS": "60000", "VLLM_CACHE_ROOT": str(disk / "vllm"),
              "SGLANG_CACHE_DIR": str(disk / "sglang"), "TORCHINDUCTOR_CACHE_DIR": str(disk / "torch"), **environment}
     done = subprocess.run([python, EXAMPLES / example], env=given, check=False, capture_output=True, text=True,
                           timeout=CHILD_S)
