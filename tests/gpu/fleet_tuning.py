@@ -89,7 +89,8 @@ class Fleet:
         self.logs.append(log)
         with open(log, "w") as file:
             self.processes.append(subprocess.Popen([os.path.join(self.options.kiln, program), *arguments], stdout=file,
-                                                   stderr=file, preexec_fn=lambda: os.sched_setaffinity(0, cores or self.cores)))
+                                                   stderr=file, start_new_session=True,
+                                                   preexec_fn=lambda: os.sched_setaffinity(0, cores or self.cores)))
         return log
 
     def text(self, log):
@@ -120,16 +121,17 @@ class Fleet:
                 "busy": (opened + verify + timed) / max(last - first, 1e-3) / len(self.workers)}
 
     def keep(self, folder):
-        """The logs of all processes, the clients' answers and the statistics, into `folder`."""
+        """The logs of all processes, the clients' answers, the statistics and all measurements, into `folder`."""
         os.makedirs(folder, exist_ok=True)
         for log in self.logs:
             shutil.copy(log, folder)
         for number, answer in enumerate(self.answers):
             with open(os.path.join(folder, f"answer{number}.json"), "w") as file:
                 file.write(answer)
-        with open(os.path.join(folder, "stats.json"), "w") as file:
-            subprocess.run([os.path.join(self.options.kiln, "kiln"), "stats", "--json", "--coordinator", self.endpoint],
-                           stdout=file, timeout=30)
+        for name, command in (("stats.json", ["stats", "--json"]), ("tune-log.json", ["tune-log"])):
+            with open(os.path.join(folder, name), "w") as file:
+                subprocess.run([os.path.join(self.options.kiln, "kiln"), *command, "--coordinator", self.endpoint],
+                               stdout=file, timeout=30)
 
     def end(self):
         for process in reversed(self.processes):

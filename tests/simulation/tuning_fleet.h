@@ -23,10 +23,10 @@ struct FleetShape {
 
 // Milliseconds, unless said otherwise.
 struct FleetCosts {
-  double build = 170;        // of a candidate, the mean
-  double open = 16;          // inputs and reference of a workload, the mean
-  double try_one = 5;        // verifying and timing a candidate, the mean
-  double final_one = 9;      // the same of each finalist
+  double build = 275;        // of a candidate, the mean
+  double open = 20;          // inputs and reference of a workload, the mean
+  double try_one = 8.6;      // verifying and timing a candidate, the mean
+  double final_one = 6;      // the same of each finalist
   double calibration = 2.5;  // after each lease
   double latency = 0.3;      // of a message
   double handling = 0.2;     // the coordinator's part of a message, encoding and signing included
@@ -39,8 +39,8 @@ struct FleetCosts {
 
 struct FleetWork {
   int programs = 3;
-  int kernels = 41;     // of each program
-  int candidates = 13;  // of each kernel, the mean
+  int kernels = 47;    // of each program
+  int candidates = 8;  // of each kernel, the mean
 };
 
 struct FleetFigures {

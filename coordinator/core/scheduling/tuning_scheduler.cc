@@ -353,9 +353,12 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
 
 void TuningScheduler::queue(const TuningTask& task) {
   if (task.stage() >= TuningTask::Stage::kStoring || task.waiting() == 0) return;
-  const auto place = [&task](WorkQueue& queue, bool waits) {
+  // A final needs no compiler: devices have it while they wait for what is built.
+  const bool is_final = task.stage() == TuningTask::Stage::kFinals;
+  const auto turn = is_final ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
+  const auto place = [&](WorkQueue& queue, bool waits) {
     if (waits)
-      queue.add(task.target(), task.tenants(), task.key());
+      queue.add(task.target(), task.tenants(), task.key(), turn);
     else
       queue.remove(task.key());
   };

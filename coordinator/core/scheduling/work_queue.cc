@@ -38,7 +38,8 @@ double WorkQueue::serve_ring(std::list<Digest>& ring,
   return 0;
 }
 
-void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& kernel) {
+void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& kernel,
+                    Turn turn) {
   if (tenants.empty()) return remove(kernel);
   const auto [entry, is_new] = member_of_.try_emplace(kernel);
   Member& member = entry->second;
@@ -54,18 +55,18 @@ void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& 
     if (wanted == tenants.end() || wanted->second != place.first) gone.push_back(id);
   }
   for (const auto& [id, priority] : tenants)
-    if (!member.places.contains(id)) join(member.target, id, priority, kernel, member);
+    if (!member.places.contains(id)) join(member.target, id, priority, kernel, turn, member);
   for (const TenantId& id : gone) {
     const auto [priority, place] = member.places.at(id);
     member.places.erase(id);
     leave(member.target, id, priority, place);
     if (const auto wanted = tenants.find(id); wanted != tenants.end())
-      join(member.target, id, wanted->second, kernel, member);
+      join(member.target, id, wanted->second, kernel, turn, member);
   }
 }
 
 void WorkQueue::join(const std::string& target, const TenantId& id, Priority priority,
-                     const Digest& kernel, Member& member) {
+                     const Digest& kernel, Turn turn, Member& member) {
   TargetLanes& lanes = lanes_.at(target);
   Ring& ring = lanes.of_priority[index_of(priority)][id];
   if (ring.kernels.empty()) {
@@ -73,7 +74,8 @@ void WorkQueue::join(const std::string& target, const TenantId& id, Priority pri
     for (auto& [name, server] : servers_)
       if (fits(server.device, lanes.target)) server.of_priority[index_of(priority)].join(id);
   }
-  member.places[id] = {priority, ring.kernels.insert(ring.kernels.end(), kernel)};
+  const auto before = turn == Turn::kNext ? ring.kernels.begin() : ring.kernels.end();
+  member.places[id] = {priority, ring.kernels.insert(before, kernel)};
 }
 
 void WorkQueue::leave(const std::string& target, const TenantId& id, Priority priority,

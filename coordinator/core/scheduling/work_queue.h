@@ -4,9 +4,9 @@
 // that warms a thousand programs does not delay another's single one. Each class of devices is a
 // server of its own, and so is its warm-up lane: work that a tenant did not get from one server,
 // while it waited for another, gives it no claim here while others wait. The kernels of a tenant
-// take turns, so a large one does not delay small ones; builders finish one before the next, since a
-// device takes a kernel whole. Interactive work goes before warm-up,
-// except for one turn in `warm_up_turn`.
+// take turns, so a large one does not delay small ones, and one whose final is due is next; builders
+// finish one before the next, since a device takes a kernel whole. Interactive work goes before
+// warm-up, except for one turn in `warm_up_turn`.
 //
 // A step costs O(log n), looks at each target once and at each task that refuses. Plain value; one
 // thread.
@@ -33,8 +33,11 @@ class WorkQueue {
   explicit WorkQueue(int warm_up_turn, Servers servers = Servers::kDevices)
       : warm_up_turn_(warm_up_turn), kind_(servers) {}
 
-  // Queues `kernel` for exactly these tenants. It keeps its turn with tenants that had it already.
-  void add(const Target& target, const Tenants& tenants, const Digest& kernel);
+  // Queues `kernel` for exactly these tenants, behind their others or as their next. It keeps its
+  // turn with tenants that had it already.
+  enum class Turn : uint8_t { kLast, kNext };
+  void add(const Target& target, const Tenants& tenants, const Digest& kernel,
+           Turn turn = Turn::kLast);
   void remove(const Digest& kernel);
   // Says how many candidates of a queued kernel wait; 0 removes it. `elsewhere`: those that wait in
   // another queue, are counted there, and may be had here too. `ms`: what they all take a server.
@@ -76,7 +79,7 @@ class WorkQueue {
     std::map<TenantId, std::pair<Priority, std::list<Digest>::iterator>> places;
   };
   void join(const std::string& target, const TenantId& id, Priority priority, const Digest& kernel,
-            Member& member);
+            Turn turn, Member& member);
   void leave(const std::string& target, const TenantId& id, Priority priority,
              std::list<Digest>::iterator place);
   Server& server_of(const Target& device);

@@ -51,6 +51,18 @@ TEST_F(CoreFinals, AFinalistThatKillsItsRunnerIsSetAside) {
   EXPECT_EQ(winner(), schedule_of(1).to_string());
 }
 
+// It needs no compiler, which the device waits for between the others.
+TEST_F(CoreFinals, AreNextWhereOtherKernelsWait) {
+  bench_.emplace(CoreOptions{});
+  bench_->report("w");
+  bench_->start({planned_kernel("k0", 2), planned_kernel("k1", 2), planned_kernel("k2", 2)});
+  const Job screened = next();
+  bench_->report("w", {}, {ok_result(screened, 0, 10), ok_result(screened, 1, 10.1)});
+  const Job job = next();
+  EXPECT_EQ(job.kind, Job::Kind::kFinal);
+  EXPECT_EQ(job.workload_text, screened.workload_text);
+}
+
 // The machine was half as fast during the final.
 TEST_F(CoreFinals, TheFirstGuessIsReportedAsIfItHadBeenThere) {
   screen(2, {40, 10, 10.5});

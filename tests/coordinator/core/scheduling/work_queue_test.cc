@@ -42,6 +42,15 @@ TEST(WorkQueue, OwnersTakeTurnsAndSoDoTheirKernels) {
             (std::vector<std::string>{"a1", "b1", "a2", "b1", "a3", "b1"}));
 }
 
+TEST(WorkQueue, OneThatIsNextGoesBeforeItsTenantsOthersAndNobodyElses) {
+  WorkQueue queue(8);
+  for (const char* kernel : {"a1", "a2"}) queue.add(kV3, only("a"), Digest::of(kernel));
+  for (const char* kernel : {"b1", "b2"}) queue.add(kV3, only("b"), Digest::of(kernel));
+  queue.add(kV3, only("b"), Digest::of("b3"), WorkQueue::Turn::kNext);
+  EXPECT_EQ(serve(queue, kV3, 6, {"a1", "a2", "b1", "b2", "b3"}),
+            (std::vector<std::string>{"a1", "b3", "a2", "b1", "a1", "b2"}));
+}
+
 TEST(WorkQueue, CountsWhatWaits) {
   WorkQueue queue(8);
   queue.add(kV3, only("a"), Digest::of("one"));
