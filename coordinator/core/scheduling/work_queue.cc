@@ -38,8 +38,7 @@ double WorkQueue::serve_ring(std::list<Digest>& ring,
   return 0;
 }
 
-void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& kernel,
-                    Turn turn) {
+void WorkQueue::add(const Target& target, const Tenants& tenants, const Digest& kernel, Turn turn) {
   if (tenants.empty()) return remove(kernel);
   const auto [entry, is_new] = member_of_.try_emplace(kernel);
   Member& member = entry->second;
