@@ -10,7 +10,6 @@
 #include "client/exported_directory.h"
 #include "client/loaded_bundles.h"
 #include "client/local_tier.h"
-#include "client/refused_graph.h"
 #include "client/remote.h"
 #include "client/revocation_store.h"
 #include "client/service_request.h"

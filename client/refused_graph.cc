@@ -1,4 +1,4 @@
-#include "client/refused_graph.h"
+#include "client/service_request.h"
 
 #include <fmt/format.h>
 

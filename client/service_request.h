@@ -1,5 +1,5 @@
 // What a call of Client asks the service for, and how the answer becomes a program's files. Pure but
-// for ask().
+// for ask() and the file of refused_graph().
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "client/client.h"
 #include "client/local_tier.h"
 #include "client/remote.h"
+#include "compiler_core/base/file.h"
 #include "compiler_core/passes/normalise.h"
 
 namespace kiln {
@@ -60,5 +61,16 @@ Outcome outcome_of(const Remote::Answer& answer);
 // and made again, unless the call starts nothing.
 Asked ask(Remote& remote, LocalTier* local, const NormalForm& form, const Wanted& wanted,
           const Remote::Waiting& waiting, CallTrace& trace);
+
+// A graph that this client sent and the service read as another one can only be a bug of Kiln's: normal
+// form is to be a fixed point of its own text. The user is told so, the graph is kept for a report,
+// and the program is compiled here.
+// Whether the service's `answer` blames the graph. A custom kernel that does not compile, or computes
+// something else than it says, is its author's to mend.
+bool blames_our_graph(const Error& answer, const Graph& graph);
+
+// Keeps the graph's text in `folder` (empty: the system's folder for temporary files). kInternal, with
+// the place of the file and what to do with it.
+Error refused_graph(const NormalForm& form, const Error& answer, const Path& folder);
 
 }  // namespace kiln

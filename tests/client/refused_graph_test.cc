@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/client.h"
-#include "client/refused_graph.h"
+#include "client/service_request.h"
 #include "compiler_core/base/file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"

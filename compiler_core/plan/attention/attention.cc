@@ -6,7 +6,6 @@
 
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/fusion/materialised_values.h"
-#include "compiler_core/plan/fusion/reduction_space.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {

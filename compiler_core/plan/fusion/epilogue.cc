@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler_core/plan/fusion/reduction_space.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "compiler_core/plan/fusion/element_loads.h"
-#include "compiler_core/plan/fusion/reduction_space.h"
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
 

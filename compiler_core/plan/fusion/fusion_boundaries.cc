@@ -4,7 +4,7 @@
 #include <map>
 
 #include "compiler_core/plan/fusion/fuse.h"
-#include "compiler_core/plan/fusion/reduction_space.h"
+#include "compiler_core/plan/fusion/materialised_values.h"
 
 namespace kiln {
 namespace {

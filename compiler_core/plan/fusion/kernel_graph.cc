@@ -5,7 +5,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/rewrite.h"
-#include "compiler_core/plan/fusion/reduction_space.h"
+#include "compiler_core/plan/fusion/materialised_values.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {

@@ -6,7 +6,6 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
-#include "compiler_core/plan/fusion/reduction_space.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 

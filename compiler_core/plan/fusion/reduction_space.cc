@@ -1,4 +1,4 @@
-#include "compiler_core/plan/fusion/reduction_space.h"
+#include "compiler_core/plan/fusion/materialised_values.h"
 
 #include <utility>
 #include <vector>
