@@ -1,16 +1,9 @@
 #include "compiler_core/program/grid.h"
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/math.h"
 
 namespace kiln {
-namespace {
-
-// REQUIRES: size >= 0, step >= 1.
-int64_t ceil_div(int64_t size, int64_t step) {
-  return size / step + (size % step != 0 ? 1 : 0);
-}
-
-}  // namespace
 
 Grid::Grid(const std::vector<GridAxis>& axes) : factor_(1) {
   for (const GridAxis& axis : axes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
@@ -12,10 +13,6 @@
 
 namespace kiln {
 namespace {
-
-int64_t whole_vectors(int64_t size, int64_t lanes) {
-  return (size + lanes - 1) / lanes * lanes;
-}
 
 class AttentionKernel {
  public:
@@ -53,8 +50,8 @@ class AttentionKernel {
 
   // As Scratch in device/attention.h.
   int64_t scratch_floats() const {
-    const int64_t lanes = schedule_.lanes, columns = whole_vectors(problem_.columns, lanes);
-    return schedule_.queries * (whole_vectors(problem_.depth, lanes) + lanes) +
+    const int64_t lanes = schedule_.lanes, columns = round_up(problem_.columns, lanes);
+    return schedule_.queries * (round_up(problem_.depth, lanes) + lanes) +
            schedule_.keys * (problem_.depth + columns) +
            schedule_.queries * (schedule_.keys + lanes + columns + 3);
   }

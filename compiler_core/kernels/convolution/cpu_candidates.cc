@@ -12,10 +12,6 @@
 namespace kiln {
 namespace {
 
-int64_t round_up(int64_t a, int64_t b) {
-  return ceil_div(a, b) * b;
-}
-
 // A core as cpu_candidates.cc of matmul takes it: enough to rank schedules, never to reject one.
 constexpr double kFlopsPerNano = 160;
 constexpr double kPackNanosPerByte = 0.11;

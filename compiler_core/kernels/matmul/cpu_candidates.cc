@@ -12,10 +12,6 @@
 namespace kiln {
 namespace {
 
-int64_t round_up(int64_t a, int64_t b) {
-  return ceil_div(a, b) * b;
-}
-
 // A core's rates: enough to rank schedules, never to reject one. Measured on one
 // Sapphire Rapids core; see tests/bench/LOG.md.
 constexpr double kFlopsPerNano = 160;
