@@ -72,7 +72,7 @@ class ArtifactStore {
   // than the store; kOverloaded; kUnavailable when the disk does not take it.
   using Done = std::function<void(Status)>;
   void put(ArtifactId id, std::string value, Audience audience, std::string owner, Done done);
-  // Of a value that lies elsewhere: what the store would sign it with.
+  // For a value that lies elsewhere: what the store would sign it with.
   std::string signature_of(const ArtifactId& id, const std::string& value) const;
   // Removes what `owner` put before `until_ms`; how many that were.
   void take_back(std::string owner, int64_t until_ms, std::function<void(Result<int64_t>)> done);
@@ -99,7 +99,7 @@ class ArtifactStore {
   Result<KeptArtifact> read(const ArtifactId& id, const Viewer& viewer);
   Status write(const ArtifactId& id, const std::string& value, const Audience& audience,
                const std::string& owner);
-  // Of what a row counts for.
+  // The part of a row that counts.
   struct Row {
     int64_t id = 0, bytes = 0;
     std::string kind, owner;

@@ -107,7 +107,7 @@ class Remote {
   // The outer result is the connection's, the inner one the coordinator's answer.
   Result<Result<Blobs>> fetch_once(const std::vector<Digest>& digests, Clock::time_point deadline,
                                    bool& reached);
-  // What the service sends of these, and links to the others, if they may be.
+  // The bytes that the service sends of these, and links to the others, if they may be.
   struct Sent {
     std::unordered_map<Digest, std::string> blobs{};
     std::vector<BlobLink> links{};
@@ -128,7 +128,7 @@ class Remote {
   Result<T> with_patience(const std::function<Result<T>()>& ask,
                           const std::function<const Error*(const Result<T>&)>& refusal,
                           Clock::time_point deadline) const;
-  // Whom a question is for: one that follows answers look-ups and blobs of what is stored.
+  // The coordinator that a question is for: a follower answers look-ups and blobs of what is stored.
   enum class Asked : uint8_t { kLeader, kAnyone };
   // A kept connection if `kept_one` asks for it and there is one (it says so), else a new one.
   Result<std::unique_ptr<Connection>> acquire(bool& kept_one, Asked asked);
@@ -147,7 +147,7 @@ class Remote {
   Result<T> with_anyone(const std::function<Result<T>(Connection&)>& call,
                         const std::function<bool(const Result<T>&)>& passes_on, bool& reached);
   uint64_t next_request();
-  // Whom to believe: the pinned signer, else the one that the coordinator says it is.
+  // The signer to believe: the pinned signer, else the one that the coordinator says it is.
   const std::string& trusted_or(const std::string& named) const {
     return trusted_signer_.empty() ? named : trusted_signer_;
   }

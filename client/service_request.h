@@ -1,5 +1,5 @@
-// What a call of Client asks the service for, and how the answer becomes a program's files. Pure but
-// for ask() and the file of refused_graph().
+// The request that a call of Client makes of the service, and how the answer becomes a program's
+// files. Pure but for ask() and the file of refused_graph().
 #pragma once
 
 #include <cstdint>

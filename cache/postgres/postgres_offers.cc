@@ -79,7 +79,7 @@ Status PostgresIndex::put_offer(const ListedOffer& offer, const std::string& tex
       run("DELETE FROM offers WHERE place = $1 AND key NOT IN"
           " (SELECT key FROM offers WHERE place = $1 ORDER BY made_ms DESC, key LIMIT $2)",
           PgValues().add_text(place).add(static_cast<int64_t>(OfferTable::kMostEach))));
-  // Of the owner who has the most, so that nobody pushes out the few of another.
+  // The owner who has the most loses one, so that nobody pushes out the few of another.
   for (;;) {
     TRY(const PgRows held, run("SELECT coalesce(sum(bytes), 0)::bigint FROM offers"));
     if (held.integer(0, 0) <= PostgresOffers::kMostBytes) return {};

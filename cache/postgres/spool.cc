@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kMagic = "kiln-spool 1 ";
 
-// What a row's file says.
+// The contents of a row's file.
 struct RowText {
   uint64_t epoch = 0;
   Digest seal;
@@ -89,7 +89,7 @@ Result<std::unique_ptr<Spool>> Spool::open(Path folder, int64_t max_bytes,
   TRY(auto blobs, BlobStore::open(folder / "blobs"));
   TRY_STATUS(make_directories(folder / "kernels"));
   TRY_STATUS(make_directories(folder / "programs"));
-  // What lies in them is signed and served: seals show damage, not whose hand it was.
+  // Their contents are signed and served: seals show damage, not whose hand it was.
   for (const Path& each : {folder, folder / "blobs", folder / "kernels", folder / "programs"})
     TRY_STATUS(check_ours(each));
   std::unique_ptr<Spool> spool(

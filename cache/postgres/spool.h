@@ -69,8 +69,8 @@ class Spool {
 
   // The kernels of the programs that `what` names, of those that wait here.
   std::vector<Digest> kernels_of(const std::vector<Digest>& programs);
-  // What waits and is meant: `kernels` are those that the store found. Where a time is said, all
-  // that the worker or key ever reported is meant: rows here are few, and are tuned again.
+  // The rows that wait and are meant: `kernels` are those that the store found. Where a time is
+  // said, all that the worker or key ever reported is meant: rows here are few, and are tuned again.
   TakenBack would_take_back(const TakeBack& what, const std::vector<Digest>& kernels);
 
   struct Waiting {

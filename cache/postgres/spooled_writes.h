@@ -47,11 +47,11 @@ class SpooledWrites {
   void take_back(TakeBack what, int64_t through, Store::TookBack done, const Store::Noted& act);
   void would_take_back(TakeBack what, Store::TookBack done);
 
-  // What waits here; kNotFound, also without a spool.
+  // The row that waits here; kNotFound, also without a spool.
   Result<StoredKernel> kernel(const Digest& key) const;
   Result<std::string> blob(const Digest& digest) const;
   Result<Spool::WaitingProgram> program(const Digest& key) const;
-  // What a look-up answers for which `waiting` was here and `found` in the store's rows.
+  // The answer to a look-up for which `waiting` was here and `found` in the store's rows.
   static Result<StoredProgram> later_of(Result<Spool::WaitingProgram> waiting,
                                         Result<StoredProgram> found);
   Spool::Waiting waiting() const { return spool_ ? spool_->waiting() : Spool::Waiting{}; }

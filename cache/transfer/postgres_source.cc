@@ -90,7 +90,7 @@ class RowCopier {
     return to_.put_blob(digest, rows.integer(row, 1));
   }
 
-  // What does not match its seal, or lacks a binary, is a miss to a coordinator, and left out.
+  // An entry that does not match its seal, or lacks a binary, is a miss to a coordinator: left out.
   Status kernel(const PgRows& rows, int64_t row) {
     TRY(const Digest key, rows.digest(row, 0));
     const auto seal = rows.digest(row, 3);

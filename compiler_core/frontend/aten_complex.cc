@@ -163,7 +163,7 @@ Values square(Call& c) {
   const Complex x = complex_of(c, "self");
   return c.ok() ? pairs(x * x) : Values();
 }
-// Of a real exponent: the magnitude's power, turned as often.
+// A power with a real exponent: the magnitude's power, turned as often.
 Values raised(Call& c, double exponent) {
   if (!c.ok()) return {};
   if (exponent == 2) return square(c);

@@ -93,7 +93,7 @@ struct ExportedNode {
   std::vector<Argument> outputs;
   std::string_view stack_trace;
   std::string_view module_stack;  // metadata's nn_module_stack
-  // Of an op under higher_order.out_dtype: the operands promote to it first, and the result is cast to it.
+  // For an op under higher_order.out_dtype: the operands promote to it first, the result is cast.
   std::optional<ScalarTypeCode> computes_in;
 };
 
@@ -129,7 +129,7 @@ struct OutputSpec {
   bool is_fixed = false;    // None or a text, which no program computes
 };
 
-// Of the PyTorch that wrote a model; 0.0 where it does not say.
+// The version of the PyTorch that wrote a model; 0.0 where it does not say.
 struct TorchVersion {
   int major = 0, minor = 0;
   auto operator<=>(const TorchVersion&) const = default;

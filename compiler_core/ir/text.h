@@ -30,7 +30,7 @@ namespace kiln {
 std::string print(const Graph& graph);
 // The same, and the origins of its nodes; ops, sources and modules are cut to 200 bytes.
 std::string print_with_origins(const Graph& graph);
-// What print() gives of a text that print_with_origins() made.
+// The text that print() gives, from one that print_with_origins() made.
 std::string_view without_origins(std::string_view text);
 // kInvalidArgument with the line number. Safe on hostile text.
 Result<Graph> parse_graph(std::string_view text);

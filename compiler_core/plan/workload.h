@@ -109,7 +109,7 @@ Result<WorkloadBinding> make_workload(const Graph& subgraph);
 
 // Whether a Cast from one dtype to the other keeps every value, where the first has 8 bits.
 bool widens_8_bits(DType from, DType to);
-// What a Matmul's operand is, as it is stored: `operand`, or below Casts that widen 8 bits.
+// A Matmul's operand as it is stored: `operand`, or below Casts that widen 8 bits.
 NodeId stored_operand(const Graph& graph, NodeId operand);
 
 // The family whose rules above `subgraph` keeps. kUnsupported says which op or rule stands against

@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-// Of several kernels in one binary, each the largest.
+// With several kernels in one binary, the largest of each.
 struct CubinResources {
   int64_t registers = 0;  // of a thread
   // A thread's spilled registers, and its arrays whose index is not constant.

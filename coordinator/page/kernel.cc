@@ -33,7 +33,8 @@ std::vector<const TuningRecord*> best_records(const std::vector<TuningRecord>& r
   return kept;
 }
 
-// What each candidate takes of its GPU, by schedule and version: the record of its compile says it.
+// The resources that each candidate takes of its GPU, by schedule and version, from the record of
+// its compile.
 using Resources = std::map<std::pair<std::string, int>, CubinResources>;
 Resources resources_of(const std::vector<TuningRecord>& records) {
   Resources known;

@@ -15,7 +15,7 @@ bool is_right(const TuningRecord& record) {
   return record.verdict == Verdict::kOk && record.measurement.median_us() > 0;
 }
 
-// What was measured while no template had another version than in `versions`.
+// The measurements made while no template had another version than in `versions`.
 struct Search {
   Versions versions;
   int64_t measured = 0, first_ms = 0, last_ms = 0;

@@ -151,7 +151,7 @@ Tile saved(const Snapshot& now) {
   return tile;
 }
 
-// What each hit saved its client: the time that a program took on the average that was not there.
+// The time that each hit saved its client: the time that a program took on the average that was not there.
 Tile waiting_saved(const Snapshot& now) {
   Tile tile{"waiting_saved_s", "Waiting saved", {}};
   const Histogram& waits = now.status.tasks.total;

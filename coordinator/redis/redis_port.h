@@ -30,7 +30,7 @@ struct RedisLimits {
   // At once. Who is not signed in makes room for others, then who is quiet for the longest of the
   // user with the most connections.
   size_t connections = 512;
-  // Of requests that are not whole and of answers that are not taken, of all connections together;
+  // The bytes of requests that are not whole and of answers that are not taken, of all connections together;
   // beyond that, those that got nowhere for the longest are ended.
   size_t held_bytes = 256 << 20;
   int64_t request_ms = 60'000;  // for a request to be whole, and for its answer to be taken

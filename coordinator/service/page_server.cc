@@ -26,7 +26,7 @@ constexpr auto kFresh = std::chrono::milliseconds(500);  // a snapshot serves so
 constexpr auto kTellEvery = std::chrono::seconds(2);
 constexpr auto kBeatEvery = std::chrono::seconds(20);
 constexpr int64_t kCookieS = 12 * 3600;
-// Of kernels whose workloads are read for a program's page: how many, and how much text.
+// Bounds of the kernels whose workloads are read for a program's page: how many, and how much text.
 constexpr size_t kMostWorkloads = 100, kMostWorkloadBytes = 1 << 20;
 
 int64_t wall_ms() {

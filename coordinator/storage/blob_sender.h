@@ -91,7 +91,7 @@ class BlobSender {
     bool as_link = false;
     auto operator<=>(const Wanted&) const = default;
   };
-  // What a transfer's next blob is sent as.
+  // The form in which a transfer's next blob is sent.
   struct Opened {
     const std::string* text = nullptr;  // null: it is not here yet
     bool is_link = false;

@@ -224,7 +224,7 @@ bool StorageExecutor::is_sound(const Program& program) const {
   });
 }
 
-// Of templates none becomes stale while a coordinator runs, so none need be counted once there are none.
+// No template becomes stale while a coordinator runs, so none need be counted once there are none.
 // Programs that an offer makes stale are not counted.
 void StorageExecutor::count_stale() {
   const bool done = counted_stale_ && programs_stale_ == 0;

@@ -30,7 +30,7 @@ constexpr uint64_t kRefer = 1 << 13;        // LANDLOCK_ACCESS_FS_REFER, from ve
 constexpr uint64_t kTruncate = 1 << 14;     // from version 3
 constexpr uint64_t kIoctlDevice = 1 << 15;  // from version 5
 constexpr int kLastCapability = 63;
-// What programs may read of the machine in /proc; self is the first process of the sandbox.
+// The files that programs may read of the machine in /proc; self is the first process of the sandbox.
 constexpr const char* kProcParts[] = {"self",    "cpuinfo", "meminfo", "stat",
                                       "version", "devices", "driver",  "sys"};
 constexpr size_t kLongestProcPart = 32;

@@ -54,7 +54,7 @@ Values power(OnnxCall& c) {
               .id};
 }
 
-// Of any number of tensors, from the left.
+// Any number of tensors is combined from the left.
 template <Expr (*f)(OnnxCall&, Expr, Expr)>
 Values folded(OnnxCall& c) {
   Expr result = c.tensor(0);

@@ -68,7 +68,7 @@ class OnnxCall {
   bool has(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
   Expr tensor(size_t i);
   Expr optional_tensor(size_t i);  // no node when absent
-  // Of operands that the model must give as constants or sizes; `what` names one in the error.
+  // For operands that the model must give as constants or sizes; `what` names one in the error.
   const KnownTensor* known(size_t i) const;  // null when it is not known
   std::vector<Dim> sizes(size_t i, std::string_view what);
   std::vector<int64_t> integers(size_t i, std::string_view what);

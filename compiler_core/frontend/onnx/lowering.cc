@@ -15,7 +15,7 @@ namespace {
 constexpr NodeId kMostCoreNodes = 400'000;
 constexpr size_t kMostSymbols = 256;
 
-// What a name stands for: a node of the graph once one was needed, and what is known without it.
+// The meaning of a name: a node of the graph once one was needed, and what is known without it.
 struct OnnxValue {
   NodeId node = kInvalidNode;
   const OnnxTensor* stored = nullptr;  // a tensor of the model's own

@@ -54,7 +54,7 @@ Values mean_of(OnnxCall& c) {
 Values greatest(OnnxCall& c) {
   const Reduction r = read_reduction(c);
   if (!c.ok()) return {};
-  // Of bool it is "any"; there is no maximum of bool.
+  // Over bool it is "any"; there is no maximum of bool.
   if (r.x.dtype() == DType::kBool)
     return {extreme(c, Op::kReduceMax, r.x.cast(DType::kU8), r).cast(DType::kBool).id};
   return {extreme(c, Op::kReduceMax, r.x, r).id};

@@ -66,7 +66,7 @@ constexpr Refusal kRefusals[] = {
 };
 
 bool is_covered(const OnnxNode& node) {
-  // What the reader itself answers.
+  // The reader's own answers.
   constexpr std::string_view kOwn[] = {"Constant", "Shape", "Size"};
   return node.domain.empty() &&
          (std::find(std::begin(kOwn), std::end(kOwn), node.op) != std::end(kOwn) ||

@@ -1,4 +1,4 @@
-// What of ONNX is not covered: why, and what to do instead.
+// The parts of ONNX that are not covered: why, and what to do instead.
 #pragma once
 
 #include <string>

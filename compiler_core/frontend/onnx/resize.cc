@@ -73,7 +73,7 @@ Expr places(OnnxCall& c, const Resized& r, size_t axis, std::string_view mode) {
   const Expr i = Expr{&c.b, c.b.iota(DType::kI64, r.out[axis])}.cast(DType::kF32);
   const double scale = r.scale[axis];
   const double in = static_cast<double>(r.in[axis]);
-  // What a factor gives, which need not be whole.
+  // The size that a factor gives, which need not be whole.
   const double out = r.by_scale ? in * scale : static_cast<double>(r.out[axis]);
   if (mode == "asymmetric") return i / scale;
   if (mode == "align_corners") return out == 1 ? i * 0 : i * ((in - 1) / (out - 1));

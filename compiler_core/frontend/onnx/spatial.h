@@ -1,5 +1,5 @@
-// What convolutions and poolings share: strides, dilations and pads of windows over spatial axes,
-// explicit or by auto_pad's rules.
+// The attributes that convolutions and poolings share: strides, dilations and pads of windows over
+// spatial axes, explicit or by auto_pad's rules.
 #pragma once
 
 #include "compiler_core/frontend/onnx/call.h"

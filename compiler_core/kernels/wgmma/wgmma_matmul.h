@@ -59,7 +59,7 @@ Status check_wgmma(const Workload& workload);
 // `columns`: of a row of results as they are stored.
 bool ends_in_boxes(const Graph& workload, int64_t columns);
 
-// Of a step, in elements.
+// The depth of a step, in elements.
 int64_t step_depth(const MatmulProblem& problem);
 
 // Whether the copy engine can read (or write) it: one contiguous axis, the columns where `by_rows`

@@ -32,7 +32,7 @@ OperandType operand_type(DType dtype) {
   }
 }
 
-// What follows the operands: that neither is negated, and which of the halves' are transposed.
+// The immediates behind the operands: neither is negated, and which of the halves' are transposed.
 std::string print_ends(const WgmmaInstruction& x) {
   if (is_integer(x.a)) return "";
   if (is_f8(x.a)) return ", 1, 1";

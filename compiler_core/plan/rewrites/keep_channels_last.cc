@@ -83,7 +83,8 @@ class ChannelsLastChooser {
   }
 
  private:
-  // Of a class, by the order that they take: last are convolutions. Sums over the image take either.
+  // Members of a class, by the order that they take: last are convolutions. Sums over the image take
+  // either.
   struct Readers {
     int last = 0, second = 0;
   };
@@ -114,7 +115,7 @@ class ChannelsLastChooser {
     return id;
   }
 
-  // What lies as its operands do.
+  // A node that lies as its operands do.
   void join_with_operands(NodeId id) {
     const Node& node = graph_.node(id);
     const bool follows = is_elementwise(node.op) || node.op == Op::kView || node.op == Op::kPad ||

@@ -32,7 +32,7 @@ bool can_build(const Target& compiler, const Target& target) {
   return compiler.isa == target.isa && target.can_run(made);
 }
 
-// What its compilers make code for: its own device, or what it says.
+// The targets that its compilers make code for: its own device, or what it says.
 std::vector<Target> WorkerRegistry::built_by(const Worker& worker) {
   if (!worker.builds) return {};
   return worker.only_builds() ? worker.builds_for : std::vector<Target>{worker.target};

@@ -137,7 +137,7 @@ bool Dispatcher::is_anothers(const WorkerId& id, const Worker& worker,
   return !is_sharing_ && queue_.kernels_waiting(task.target()) >= workers_.count_for(task.target());
 }
 
-// What the waiting candidates of the task take a device.
+// The time that the waiting candidates of the task take a device.
 double Dispatcher::device_ms(const TuningTask& task) const {
   return task.waiting_for_device() *
          device_times_.median_ms(task.target(), task.family()).value_or(kUnknownDeviceMs);

@@ -97,7 +97,7 @@ class TuningScheduler final : public Jury {
   void dispatch(int64_t now_ms, Actions& out);
 
   void add_stats(int64_t now_ms, Stats& stats) const;
-  // What a task for `target` waits for beside its turn, for people; empty: nothing.
+  // The thing that a task for `target` waits for beside its turn, for people; empty: nothing.
   std::string waiting_for(const Target& target) const;
 
   // ---- Jury (confirming.cc) ----

@@ -5,8 +5,9 @@
 //        ^                      `--no device loads it: built once more, by another if there is one
 //        `---------------------------'           (again: rejected; else the first builder is at fault)
 //
-// What keeps registers or arrays in a GPU's local memory is slow. It is tried when nothing else came out
-// right, as in one worker's job (worker/jobs/running_job.h), and so waits until all others are settled.
+// A kernel that keeps registers or arrays in a GPU's local memory is slow. It is tried when nothing
+// else came out right, as in one worker's job (worker/jobs/running_job.h), and so waits until all
+// others are settled.
 #include <utility>
 
 #include "coordinator/core/mutation.h"

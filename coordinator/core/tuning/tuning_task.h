@@ -70,7 +70,7 @@ class TuningTask {
   uint64_t epoch() const { return epoch_; }
   const CandidateTable& candidates() const { return candidates_; }
   int waiting() const { return candidates_.waiting(); }  // candidates to be leased
-  // Of those: what devices may have, and what is to be built first, by whoever has a compiler.
+  // Among those: what devices may have, and what is to be built first, by whoever has a compiler.
   int waiting_for_device() const { return candidates_.waiting(Line::kDevice); }
   int waiting_for_build() const { return candidates_.waiting(Line::kBuild); }
   bool only_retries() const { return !candidates_.waits_fresh(Line::kDevice); }

@@ -197,7 +197,7 @@ class Evaluation {
     return launches_.reserve(words);
   }
 
-  // Of a node in slices, or of one that cannot be computed in parts, `part` is what is held.
+  // For a node in slices, or for one that cannot be computed in parts, `part` is what is held.
   Status plan(NodeId id, Interval part, std::span<const DevicePtr> inputs) {
     const Node& node = graph_.node(id);
     const Value& out = value(id);

@@ -167,7 +167,7 @@ ReferenceSlices::Slice ReferenceSlices::slice(NodeId id, Interval part) const {
   return result;
 }
 
-// What elements `part` of a node read of an operand: all of it, unless the node is divisible.
+// The elements that `part` of a node reads of an operand: all of it, unless the node is divisible.
 Interval ReferenceSlices::read(NodeId id, Interval part, size_t operand) const {
   const Node& node = graph_->node(id);
   const Sizes& sizes = sizes_[static_cast<size_t>(id)];

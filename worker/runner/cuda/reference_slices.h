@@ -30,7 +30,7 @@ class ReferenceSlices {
   // A part of a node that is held whole.
   struct Slice {
     Interval part;
-    // What has to be computed before, in this order, of nodes that are not held whole.
+    // The nodes that have to be computed before, in this order, of nodes that are not held whole.
     std::vector<std::pair<NodeId, Interval>> before;
   };
 
