@@ -1,6 +1,5 @@
 // Kernels that somebody offers for a GPU (the fake one): as source, and as a binary that takes its
 // arguments in an order of its own, as Triton's do.
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -10,21 +9,15 @@
 #include "compiler_core/compile/nvrtc_compiler.h"
 #include "compiler_core/ir/text.h"
 #include "tests/support/process.h"
+#include "tests/support/slow_magnitude.h"
 
 #ifdef KILN_FAKE_LIBCUDA
 
 namespace kiln::testing {
 namespace {
 
-constexpr int kRounds = 24;  // of what comes to nothing, so that a short way is the faster one
-
-// |x|, by squares and roots.
 std::string graph_text() {
-  std::string text = "kiln.graph 1\n%0 = input 0 : f32[4096]\n";
-  for (int i = 0; i < kRounds; ++i)
-    text += fmt::format("%{} = mul %{} %{} : f32[4096]\n%{} = sqrt %{} : f32[4096]\n", 2 * i + 1,
-                        2 * i, 2 * i, 2 * i + 2, 2 * i + 1);
-  return text + fmt::format("return %{}\n", 2 * kRounds);
+  return slow_magnitude_text(4096);
 }
 
 class Candidates : public ::testing::Test {

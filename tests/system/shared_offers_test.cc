@@ -12,19 +12,13 @@
 #include "tests/coordinator/fake_fleet.h"
 #include "tests/support/loopback.h"
 #include "tests/support/postgres_server.h"
+#include "tests/support/slow_magnitude.h"
 
 namespace kiln::testing {
 namespace {
 
-constexpr int kRounds = 24;  // of what comes to nothing, so that a short way is the faster one
-
-// |x|, by squares and roots.
 std::string graph_text() {
-  std::string text = "kiln.graph 1\n%0 = input 0 : f32[65536]\n";
-  for (int i = 0; i < kRounds; ++i)
-    text += fmt::format("%{} = mul %{} %{} : f32[65536]\n%{} = sqrt %{} : f32[65536]\n", 2 * i + 1,
-                        2 * i, 2 * i, 2 * i + 2, 2 * i + 1);
-  return text + fmt::format("return %{}\n", 2 * kRounds);
+  return slow_magnitude_text(65536);
 }
 
 // A and B have one store, one signing key and one list of keys, and each a disk of its own.
