@@ -16,7 +16,7 @@ class ArtifactOffers final : public OfferTable {
   Result<std::vector<ListedOffer>> list_offers() override;
   void look_up_offer(std::string key, Got got) override;
   void put_offer(ListedOffer offer, std::string text, Done done) override;
-  // The store's take_back() does, of all that the owner put.
+  // Calls the store's take_back(), which removes every artifact that the owner put, not offers alone.
   void remove_offers(std::string owner, int64_t until_ms, Done done) override;
 
  private:
