@@ -144,7 +144,7 @@ std::optional<CudaPointwiseSchedule> adapt(const Graph& graph, CudaPointwiseSche
 
 const KernelTemplate& cuda_pointwise() {
   static const PrintedTemplate<CudaPointwiseSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kPointwise,
       .candidates = cuda_pointwise_candidates,

@@ -130,12 +130,18 @@ struct WarpSums {
       unsigned x[4];
       _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
         load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
-        _Pragma("unroll") for (int w = 0; w < 4; ++w) b[j + w / 2].set(w % 2, x[w]);
+        b[j].set(0, x[0]);
+        b[j].set(1, x[1]);
+        b[j + 1].set(0, x[2]);
+        b[j + 1].set(1, x[3]);
       }
       _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
         typename Core::A a;  // one at a time: registers
         load_fragment<A, TileA, true>(x, tile_a, first_row() + i * 16, depth);
-        _Pragma("unroll") for (int w = 0; w < 4; ++w) a.set(w, x[w]);
+        a.set(0, x[0]);
+        a.set(1, x[1]);
+        a.set(2, x[2]);
+        a.set(3, x[3]);
         _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) Core::multiply(sum[i][j], a, b[j]);
       }
     }

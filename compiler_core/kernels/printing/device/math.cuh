@@ -138,17 +138,17 @@ KILN_INLINE Divisor divisor(const vf32& x) {
 // quotient's own rounding (P. Markstein, "Computation of elementary functions on the IBM RISC
 // System/6000 processor", 1990).
 KILN_INLINE vf32 divide_by(vf32 x, const Divisor& by) {
-  KILN_EACH_LANE {
-    const float scaled = x[l] * by.scale[l], quotient = scaled * by.reciprocal[l];
-    const float corrected =
-        fmaf(fmaf(-quotient, by.divisor[l], scaled), by.reciprocal[l], quotient);
-    x[l] = corrected == corrected ? corrected : quotient;  // an infinity has no remainder
-  }
+  // An infinity has no remainder.
+  KILN_LANES(const float scaled = x.lane[l] * by.scale.lane[l];
+             const float quotient = scaled * by.reciprocal.lane[l];
+             const float corrected = fmaf(fmaf(-quotient, by.divisor.lane[l], scaled),
+                                          by.reciprocal.lane[l], quotient);
+             x.lane[l] = corrected == corrected ? corrected : quotient)
   return x;
 }
 // The same within two units in the last place: for what is rounded to a half.
 KILN_INLINE vf32 divide_roughly_by(vf32 x, const Divisor& by) {
-  KILN_EACH_LANE x[l] = x[l] * by.scale[l] * by.reciprocal[l];
+  KILN_LANES(x.lane[l] = x.lane[l] * by.scale.lane[l] * by.reciprocal.lane[l])
   return x;
 }
 

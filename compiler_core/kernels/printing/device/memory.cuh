@@ -41,7 +41,10 @@ struct alignas(LANES * sizeof(T) <= 4 ? 4 : LANES * sizeof(T) < 16 ? LANES * siz
     if constexpr (sizeof(T) >= 4) word[l * (sizeof(T) / 4)] = x;
   }
   KILN_MEMBER void clear() {
-    _Pragma("unroll") for (unsigned& w : word) w = 0;
+    constexpr int words = bytes < 4 ? 1 : bytes / 4;
+    static_assert(words <= 2 * LANES);
+    KILN_LANES(if constexpr (l < words) word[l] = 0;
+               if constexpr (l + LANES < words) word[l + LANES] = 0)
   }
 };
 
@@ -77,39 +80,54 @@ KILN_INLINE unsigned f32_to_f8e5m2(float x) {
 }
 
 // ---- Between memory and registers.
+KILN_CONSTANT int after(int l) { return l + 1 < LANES ? l + 1 : l; }
 template <class T>
 struct memory;
+// One element, where it is read alone: lane 0 of a Packed.
+template <class T>
+struct PackedOne {
+  Bits<sizeof(T)> bits_of;
+  KILN_MEMBER unsigned bits(int) const { return bits_of.word[0]; }
+  KILN_MEMBER unsigned high_bits(int) const { return bits_of.word[1]; }
+};
 #define KILN_MEMORY(TYPE, VECTOR, FROM, TO)                     \
   template <>                                                   \
   struct memory<TYPE> {                                         \
     using vector = VECTOR;                                      \
+    KILN_INLINE element<VECTOR>::type first(const PackedOne<TYPE>& p) { \
+      constexpr int l = 0;                                      \
+      return FROM;                                              \
+    }                                                           \
     KILN_INLINE vector unpack(const Packed<TYPE>& p) {          \
       vector x;                                                 \
-      KILN_EACH_LANE x[l] = FROM;                               \
+      KILN_LANES(x.lane[l] = FROM)                              \
       return x;                                                 \
     }                                                           \
     KILN_INLINE Packed<TYPE> pack(const vector& x) {            \
       Packed<TYPE> p;                                           \
       p.clear();                                                \
-      KILN_EACH_LANE p.set(l, TO);                              \
+      KILN_LANES(p.set(l, TO))                                  \
       return p;                                                 \
     }                                                           \
   };
-KILN_MEMORY(float, vf32, as_float(p.bits(l)), as_bits(x[l]))
-KILN_MEMORY(int, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x[l]))
-KILN_MEMORY(short, vi32, static_cast<short>(p.bits(l)), static_cast<unsigned>(x[l]))
-KILN_MEMORY(signed char, vi32, static_cast<signed char>(p.bits(l)), static_cast<unsigned>(x[l]))
-KILN_MEMORY(unsigned char, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x[l]))
-KILN_MEMORY(f8e4m3, vf32, f8e4m3_to_f32(p.bits(l)), f32_to_f8e4m3(x[l]))
-KILN_MEMORY(f8e5m2, vf32, f8e5m2_to_f32(p.bits(l)), f32_to_f8e5m2(x[l]))
-KILN_MEMORY(boolean, vi32, p.bits(l) != 0 ? -1 : 0, x[l] != 0 ? 1 : 0)
+KILN_MEMORY(float, vf32, as_float(p.bits(l)), as_bits(x.lane[l]))
+KILN_MEMORY(int, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
+KILN_MEMORY(short, vi32, static_cast<short>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
+KILN_MEMORY(signed char, vi32, static_cast<signed char>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
+KILN_MEMORY(unsigned char, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
+KILN_MEMORY(f8e4m3, vf32, f8e4m3_to_f32(p.bits(l)), f32_to_f8e4m3(x.lane[l]))
+KILN_MEMORY(f8e5m2, vf32, f8e5m2_to_f32(p.bits(l)), f32_to_f8e5m2(x.lane[l]))
+KILN_MEMORY(boolean, vi32, p.bits(l) != 0 ? -1 : 0, x.lane[l] != 0 ? 1 : 0)
 #undef KILN_MEMORY
 template <>
 struct memory<double> {
   using vector = vf64;
+  KILN_INLINE double first(const PackedOne<double>& p) {
+    return as_double(p.bits(0), p.high_bits(0));
+  }
   KILN_INLINE vector unpack(const Packed<double>& p) {
     vector x;
-    KILN_EACH_LANE x[l] = as_double(p.bits(l), p.high_bits(l));
+    KILN_LANES(x.lane[l] = as_double(p.bits(l), p.high_bits(l)))
     return x;
   }
   KILN_INLINE Packed<double> pack(const vector& x) {
@@ -124,6 +142,9 @@ struct memory<double> {
 template <>
 struct memory<int64_t> {
   using vector = vi64;
+  KILN_INLINE int64_t first(const PackedOne<int64_t>& p) {
+    return static_cast<int64_t>(static_cast<uint64_t>(p.high_bits(0)) << 32 | p.bits(0));
+  }
   KILN_INLINE vector unpack(const Packed<int64_t>& p) {
     vector x;
     KILN_EACH_LANE x[l] =
@@ -142,11 +163,12 @@ struct memory<int64_t> {
 template <>
 struct memory<bf16> {
   using vector = vf32;
+  KILN_INLINE float first(const PackedOne<bf16>& p) { return as_float(p.bits(0) << 16); }
   KILN_INLINE vector unpack(const Packed<bf16>& p) {
     vector x;
     // The high half is the upper end of an f32 where it stands.
-    KILN_EACH_LANE x[l] =
-        as_float(l % 2 != 0 ? p.word[l / 2] & 0xffff0000u : p.word[l / 2] << 16);
+    KILN_LANES(x.lane[l] =
+                   as_float(l % 2 != 0 ? p.word[l / 2] & 0xffff0000u : p.word[l / 2] << 16))
     return x;
   }
   KILN_INLINE Packed<bf16> pack(const vector& x) {
@@ -154,8 +176,8 @@ struct memory<bf16> {
     if constexpr (LANES == 1) {
       p.word[0] = pack_bf16(x[0], 0.0f);
     } else {
-      _Pragma("unroll") for (int l = 0; l < LANES / 2; ++l) p.word[l] =
-          pack_bf16(x[2 * l], x[2 * l + 1]);
+      KILN_LANES(if constexpr (l % 2 == 0) p.word[l / 2] =
+                     pack_bf16(x.lane[l], x.lane[after(l)]))
     }
     return p;
   }
@@ -163,9 +185,12 @@ struct memory<bf16> {
 template <>
 struct memory<f16> {
   using vector = vf32;
+  KILN_INLINE float first(const PackedOne<f16>& p) {
+    return f16_to_f32(static_cast<unsigned short>(p.bits(0)));
+  }
   KILN_INLINE vector unpack(const Packed<f16>& p) {
     vector x;
-    KILN_EACH_LANE x[l] = f16_to_f32(static_cast<unsigned short>(p.bits(l)));
+    KILN_LANES(x.lane[l] = f16_to_f32(static_cast<unsigned short>(p.bits(l))))
     return x;
   }
   KILN_INLINE Packed<f16> pack(const vector& x) {
@@ -173,8 +198,7 @@ struct memory<f16> {
     if constexpr (LANES == 1) {
       p.word[0] = pack_f16(x[0], 0.0f);
     } else {
-      _Pragma("unroll") for (int l = 0; l < LANES / 2; ++l) p.word[l] =
-          pack_f16(x[2 * l], x[2 * l + 1]);
+      KILN_LANES(if constexpr (l % 2 == 0) p.word[l / 2] = pack_f16(x.lane[l], x.lane[after(l)]))
     }
     return p;
   }
@@ -184,7 +208,19 @@ KILN_INLINE typename memory<T>::vector unpack(const Packed<T>& p) { return memor
 template <class T>
 KILN_INLINE Packed<T> pack(const typename memory<T>::vector& x) { return memory<T>::pack(x); }
 
-KILN_INLINE vf32 round_bf16(const vf32& x) { return unpack(pack<bf16>(x)); }
+KILN_INLINE vf32 round_bf16(const vf32& x) {
+  vf32 y;
+  if constexpr (LANES == 1) {
+    y.lane[0] = as_float(pack_bf16(x.lane[0], 0.0f) << 16);
+  } else {
+    KILN_LANES(if constexpr (l % 2 == 0) {
+      const unsigned both = pack_bf16(x.lane[l], x.lane[after(l)]);
+      y.lane[l] = as_float(both << 16);
+      y.lane[after(l)] = as_float(both & 0xffff0000u);
+    })
+  }
+  return y;
+}
 KILN_INLINE vf32 round_bf16_plain(const vf32& x) { return round_bf16(x); }
 KILN_INLINE vf32 round_f16(const vf32& x) { return unpack(pack<f16>(x)); }
 KILN_INLINE vf32 round_f8e4m3(const vf32& x) { return unpack(pack<f8e4m3>(x)); }
@@ -196,16 +232,24 @@ KILN_CONSTANT int access_bytes(int vector_bytes, int aligned_bytes) {
   const int most = vector_bytes < 16 ? vector_bytes : 16;
   return aligned_bytes < most ? aligned_bytes : most;
 }
+// The words of a vector that one access moves, from `first` on.
+template <int bytes>
+KILN_INLINE Bits<bytes>& bits_of(unsigned& first) { return reinterpret_cast<Bits<bytes>&>(first); }
+template <int bytes>
+KILN_INLINE const Bits<bytes>& bits_of(const unsigned& first) {
+  return reinterpret_cast<const Bits<bytes>&>(first);
+}
 template <int aligned, class T>
 KILN_INLINE Packed<T> load_packed(const T* p, AllLanes) {
   constexpr int bytes = access_bytes(Packed<T>::bytes, aligned * sizeof(T));
   Packed<T> x;
   if constexpr (bytes >= 4) {
-    _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i) {
-      Bits<bytes> part;
-      load_input(reinterpret_cast<const char*>(p) + i * bytes, part);
-      _Pragma("unroll") for (int w = 0; w < bytes / 4; ++w) x.word[i * (bytes / 4) + w] =
-          part.word[w];
+    if constexpr (bytes == Packed<T>::bytes) {
+      load_input(p, bits_of<bytes>(x.word[0]));
+    } else {
+      _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i)
+          load_input(reinterpret_cast<const char*>(p) + i * bytes,
+                     bits_of<bytes>(x.word[i * (bytes / 4)]));
     }
   } else {
     x.clear();
@@ -246,10 +290,9 @@ KILN_INLINE typename memory<T>::vector load(const T* p, Live live) {
 }
 template <class T>
 KILN_INLINE typename memory<T>::vector load_splat(const T* p) {
-  Packed<T> x;
-  x.clear();
-  load_element(p, x, 0);
-  return splat<typename memory<T>::vector>(unpack(x)[0]);
+  PackedOne<T> x;
+  load_input(p, x.bits_of);
+  return splat<typename memory<T>::vector>(memory<T>::first(x));
 }
 
 KILN_INLINE bool is_live(AllLanes, int) { return true; }
@@ -373,21 +416,26 @@ KILN_INLINE void copies_arrived_but(int groups) {
 }
 
 // ---- And back. `Streamed` goes to memory that nobody reads soon.
+template <bool streamed, int bytes>
+KILN_INLINE void store_access(void* p, const Bits<bytes>& x) {
+  if constexpr (streamed)
+    stream_output(p, x);
+  else
+    store_output(p, x);
+}
 template <int aligned, bool streamed, class T>
 KILN_INLINE void store_packed(T* p, const Packed<T>& x, AllLanes) {
   constexpr int bytes = access_bytes(Packed<T>::bytes, aligned * sizeof(T));
   if constexpr (bytes >= 4) {
-    _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i) {
-      Bits<bytes> part;
-      _Pragma("unroll") for (int w = 0; w < bytes / 4; ++w) part.word[w] =
-          x.word[i * (bytes / 4) + w];
-      if constexpr (streamed)
-        stream_output(reinterpret_cast<char*>(p) + i * bytes, part);
-      else
-        store_output(reinterpret_cast<char*>(p) + i * bytes, part);
+    if constexpr (bytes == Packed<T>::bytes) {
+      store_access<streamed>(p, bits_of<bytes>(x.word[0]));
+    } else {
+      _Pragma("unroll") for (int i = 0; i < Packed<T>::bytes / bytes; ++i)
+          store_access<streamed>(reinterpret_cast<char*>(p) + i * bytes,
+                                bits_of<bytes>(x.word[i * (bytes / 4)]));
     }
   } else {
-    KILN_EACH_LANE store_output(p + l, Bits<sizeof(T)>{{x.bits(l)}});
+    KILN_LANES(store_output(p + l, Bits<sizeof(T)>{{x.bits(l)}}))
   }
 }
 template <class T>

@@ -7,12 +7,12 @@ template <class V>
 KILN_INLINE V where_live(AllLanes, const V& now, const V&) { return now; }
 template <class V>
 KILN_INLINE V where_live(SomeLanes live, V now, const V& before) {
-  KILN_EACH_LANE now[l] = l < live.count ? now[l] : before[l];
+  KILN_LANES(now.lane[l] = l < live.count ? now.lane[l] : before.lane[l])
   return now;
 }
 template <class V>
 KILN_INLINE V where_live(LanesWithin live, V now, const V& before) {
-  KILN_EACH_LANE now[l] = is_live(live, l) ? now[l] : before[l];
+  KILN_LANES(now.lane[l] = is_live(live, l) ? now.lane[l] : before.lane[l])
   return now;
 }
 

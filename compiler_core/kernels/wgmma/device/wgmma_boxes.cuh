@@ -98,7 +98,7 @@ struct BoxEnding {
             sums[number / kPieces] + number % kPieces * Boxes::columns / 2 + j * 8;
         _Pragma("unroll") for (int i = 0; i < 4; ++i) {
           Vec<Accumulator> pair;
-          KILN_EACH_LANE pair[l] = first[i * 2 + l];
+          KILN_LANES(pair.lane[l] = first[i * 2 + l])
           results[i] = finish_pair(tile.batch, row + lane / 4 + i % 2 * 8,
                                    column + lane % 4 * 2 + j * 16 + i / 2 * 8, pair, addends[i]);
         }
