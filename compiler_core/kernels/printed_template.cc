@@ -1,7 +1,6 @@
 #include "compiler_core/kernels/printed_template.h"
 
 #include "compiler_core/kernels/analysis/device_limits.h"
-#include "compiler_core/kernels/analysis/vector_width.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 

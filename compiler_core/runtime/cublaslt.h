@@ -2,6 +2,8 @@
 // one. Private to this folder.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 

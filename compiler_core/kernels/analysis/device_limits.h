@@ -1,7 +1,11 @@
-// A CUDA target's limits, which bound schedules: what an SM offers a block, how many SMs there are.
-// Figures: CUDA C++ Programming Guide, "Compute Capabilities". Pure functions.
+// A target device's limits, which bound schedules: what an SM offers a block and how many SMs there
+// are (CUDA C++ Programming Guide, "Compute Capabilities"), how wide a CPU's vectors are. Pure
+// functions.
 #pragma once
 
+#include <vector>
+
+#include "compiler_core/ir/graph.h"
 #include "compiler_core/program/target.h"
 
 namespace kiln {
@@ -19,5 +23,12 @@ struct CudaLimits {
 int sm_number(const Target& target);
 // REQUIRES: sm_number(target) >= 80.
 CudaLimits cuda_limits(const Target& target);
+
+// Bytes of a CPU target's vector registers: 32 or 64; 0 when the target is not one we write for.
+int vector_bytes(const Target& target);
+
+// Lanes a vector, best guess first: as many as fill a register with the widest type that the graph
+// computes in, then the other counts that are worth a try.
+std::vector<int> lane_choices(const Graph& graph, const Target& target);
 
 }  // namespace kiln

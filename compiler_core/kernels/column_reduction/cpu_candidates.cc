@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler_core/ir/affine.h"
-#include "compiler_core/kernels/analysis/vector_width.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {

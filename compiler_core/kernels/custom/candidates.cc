@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/kernels/analysis/device_limits.h"
-#include "compiler_core/kernels/analysis/vector_width.h"
 
 namespace kiln {
 namespace {
