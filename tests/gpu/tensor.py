@@ -1,18 +1,21 @@
 """Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
 
     python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,convolutions,channels_last,
-                      depthwise,models] [--only NAME,...] [--models resnet50,...] [--seconds N] [--rounds N] [--json FILE]
+                      depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--seconds N] [--rounds N]
+                      [--json FILE]
 
 Every case is exported with torch.export (weights are inputs), tuned by a service of its own from an empty cache
 (`kiln compile --mode max-autotune --out`, all cases of a group asked for at once; cuBLASLt's algorithms are candidates),
 checked against PyTorch's result, and then timed in turn with PyTorch's own on the same tensors: each arm a captured
 CUDA graph, 256 MB of L2 overwritten before each replay, medians of N rounds. `own`: Kiln's kernels without a library's.
-`ratio`: PyTorch's time over Kiln's; above 1 Kiln is faster. Models are beside torch.compile (default mode), compiled in
-processes of their own meanwhile; below a model stand its kernels, by the share of its time that they had when they
+`ratio`: PyTorch's time over Kiln's; above 1 Kiln is faster. Models are beside torch.compile (default mode; with
+--max-autotune its max-autotune-no-cudagraphs too, and the ratio is to the better), compiled in processes of their own
+meanwhile; below a model stand its kernels, by the share of its time that they had when they
 were tuned. A group that has taken --seconds ends there, and says so. Exit code 1 when a result is wrong."""
 
 import argparse
 import concurrent.futures
+import functools
 import json
 import math
 import os
@@ -138,7 +141,15 @@ def run_cases(group, options, scratch):
     return rows
 
 
-def prepare_model(name, scratch):
+def compiled_modes(module, options):
+    """torch.compile's arms by name, compiled when they are first called."""
+    arms = {"torch.compile": torch.compile(module.held)}
+    if options.max_autotune:
+        arms["max-autotune"] = torch.compile(module.held, mode="max-autotune-no-cudagraphs")
+    return arms
+
+
+def prepare_model(name, scratch, options):
     """In a process of its own: the archive, and torch.compile's kernels in the cache that others find."""
     begun = time.monotonic()
     module, weights, x = tensor_cases.load_model(name, "cuda")
@@ -146,9 +157,13 @@ def prepare_model(name, scratch):
         export(module, (weights, x), os.path.join(scratch, name + ".pt2.part"))
         os.rename(os.path.join(scratch, name + ".pt2.part"), os.path.join(scratch, name + ".pt2"))
         exported = time.monotonic() - begun
-        torch.compile(module.held)(x, **module.options)
-        torch.cuda.synchronize()
-    print(f"{name}: exported in {exported:.1f} s, compiled by torch.compile in {time.monotonic() - begun - exported:.1f} s")
+        took = []
+        for mode, compiled in compiled_modes(module, options).items():
+            started = time.monotonic()
+            compiled(x, **module.options)
+            torch.cuda.synchronize()
+            took.append(f"compiled by {mode} in {time.monotonic() - started:.1f} s")
+    print(f"{name}: exported in {exported:.1f} s, {', '.join(took)}")
 
 
 def breakdown(manifest):
@@ -169,24 +184,35 @@ def measure_model(name, options, scratch):
         program.bind([*weights, x]).launch()
         torch.cuda.synchronize()
         error = relative_error(program.outputs[0].reshape(expected.shape), expected)
-        compiled = torch.compile(module.held)
-        arms = {"kiln": capture(program.launch), "torch.compile": capture(lambda: compiled(x, **module.options))}
+        arms = {"kiln": capture(program.launch)}
+        for mode, compiled in compiled_modes(module, options).items():
+            arms[mode] = capture(functools.partial(compiled, x, **module.options))
         us = time_in_turn(arms, max(10, options.rounds // 2))
-    row = {"group": "models", "name": name, "us": us, "ratio": us["torch.compile"] / us["kiln"],
+    row = {"group": "models", "name": name, "us": us,
+           "ratio": min(each for arm, each in us.items() if arm != "kiln") / us["kiln"],
            "kiln_error": error, "right": error < MOST_MODEL_ERROR, "launches": len(program.launches),
            "cuts": program.manifest.get("cuts"), "kernels": breakdown(program.manifest)}
     return row
 
 
 def print_model(row, most):
-    us = row["us"]
-    print(f"models       {row['name']:<18} ratio {row['ratio']:.2f}  kiln {us['kiln']:.0f} us  torch.compile "
-          f"{us['torch.compile']:.0f} us  tuned {row['tuned_s']:.1f} s  launches {row['launches']}  error "
-          f"{row['kiln_error']:.1e}  {'' if row['right'] else 'WRONG'} {row['cuts'] or ''}")
+    times = "  ".join(f"{arm} {us:.0f} us" for arm, us in row["us"].items())
+    print(f"models       {row['name']:<18} ratio {row['ratio']:.2f}  {times}  tuned {row['tuned_s']:.1f} s  launches "
+          f"{row['launches']}  error {row['kiln_error']:.1e}  {'' if row['right'] else 'WRONG'} {row['cuts'] or ''}")
     for total, count, text in row["kernels"][:most]:
         print(f"    {total:8.0f} us  {count:3} x {total / count:7.1f}  {text[:150]}")
     rest = sum(total for total, _, _ in row["kernels"][most:])
     print(f"    {rest:8.0f} us  the rest", flush=True)
+
+
+def prepared(process, name, seconds):
+    """Waits for prepare_model()'s process and prints what it said, or the end of what went wrong."""
+    try:
+        text = process.communicate(timeout=max(1, seconds))[0]
+        print("\n".join(text.strip().splitlines()[-1 if process.returncode == 0 else -12:]), flush=True)
+    except subprocess.TimeoutExpired:  # an archive is there by now, most likely
+        process.kill()
+        print(f"models {name}: torch.compile takes too long", flush=True)
 
 
 def run_models(options, scratch):
@@ -194,36 +220,44 @@ def run_models(options, scratch):
     names = options.models.split(",")
     own = [sys.executable, __file__, "--scratch", scratch, "--kiln", options.kiln, "--prepare"]
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(scratch, "inductor"))
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
-    preparing = [subprocess.Popen([*own, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                 for name in names]
-    for name, process in zip(names, preparing):
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "16" if options.max_autotune else "4")
+
+    def left():
+        return options.seconds - (time.monotonic() - begun)
+
+    def archive(name):
+        return os.path.join(scratch, name + ".pt2")
+
+    def prepare(name):
+        command = [*own, name, *(["--max-autotune"] if options.max_autotune else [])]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def measured(name, tune):
+        if left() < 0:
+            print(f"models: {options.seconds} s are over before {name}", flush=True)
+            return None
         try:
-            text = process.communicate(timeout=max(1, options.seconds / 2 - (time.monotonic() - begun)))[0]
-            print("\n".join(text.strip().splitlines()[-1 if process.returncode == 0 else -12:]), flush=True)
-        except subprocess.TimeoutExpired:  # an archive is there by now, most likely
-            process.kill()
-            print(f"models {name}: torch.compile takes too long", flush=True)
+            seconds = tune()
+            row = {**measure_model(name, options, scratch), "tuned_s": seconds}
+            print_model(row, options.kernels)
+            return row
+        except Exception as error:
+            print(f"models {name}: {type(error).__name__}: {str(error)[:600]}", flush=True)
+            return {"group": "models", "name": name, "right": False}
+
     rows = []
-    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-        asked = {name: pool.submit(compile_kiln, options, os.path.join(scratch, name + ".pt2")) for name in names}
-        concurrent.futures.wait(asked.values())
+    if options.max_autotune:  # which times kernels itself: one model at a time has the GPU
         for name in names:
-            if asked[name].exception():
-                print(f"models {name}: {asked[name].exception()}", flush=True)
-                rows.append({"group": "models", "name": name, "right": False})
-                continue
-            if time.monotonic() - begun > options.seconds:
-                print(f"models: {options.seconds} s are over before {name}", flush=True)
-                break
-            try:
-                row = {**measure_model(name, options, scratch), "tuned_s": asked[name].result()}
-                print_model(row, options.kernels)
-            except Exception as error:
-                print(f"models {name}: {type(error).__name__}: {str(error)[:600]}", flush=True)
-                row = {"group": "models", "name": name, "right": False}
-            rows.append(row)
-    return rows
+            prepared(prepare(name), name, left())
+            rows.append(measured(name, functools.partial(compile_kiln, options, archive(name))))
+        return [row for row in rows if row]
+    for name, process in [(name, prepare(name)) for name in names]:
+        prepared(process, name, left() - options.seconds / 2)
+    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+        asked = {name: pool.submit(compile_kiln, options, archive(name)) for name in names}
+        concurrent.futures.wait(asked.values())
+        rows = [measured(name, asked[name].result) for name in names]
+    return [row for row in rows if row]
 
 
 def mean(values):
@@ -239,6 +273,8 @@ def main():
     parser.add_argument("--models", default=",".join(tensor_cases.MODELS))
     parser.add_argument("--seconds", type=float, default=240, help="of one group")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--max-autotune", action="store_true",
+                        help="models also beside torch.compile's max-autotune, one at a time; the ratio is to the better")
     parser.add_argument("--kernels", type=int, default=12, help="so many of a model's kernels are printed")
     parser.add_argument("--json", default="")
     parser.add_argument("--prepare", default="", help=argparse.SUPPRESS)
@@ -246,7 +282,7 @@ def main():
     options = parser.parse_args()
     options.only = [name for name in options.only.split(",") if name]
     if options.prepare:
-        prepare_model(options.prepare, options.scratch)
+        prepare_model(options.prepare, options.scratch, options)
         return 0
     os.environ.setdefault("KILN_LIBCUBLASLT", loaded_cublaslt())
     torch.backends.cudnn.benchmark = True
