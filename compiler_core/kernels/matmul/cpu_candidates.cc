@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "compiler_core/base/math.h"
-#include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {

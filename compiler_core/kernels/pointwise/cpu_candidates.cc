@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
