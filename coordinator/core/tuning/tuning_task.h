@@ -16,7 +16,8 @@
 // before it is verified; in max-autotune what was built apart is screened as a worker's own builds are
 // (tuning_builds.cc). A candidate may be leased twice, when its first worker is late: the first result that
 // settles it counts. Finals are skipped when screening left one candidate within `race_drop` of the
-// best, since a race would drop the others anyway; otherwise finals.h decides. A runner killed in a
+// best, or within 5 % where one device timed both: a race would drop the others anyway; otherwise
+// finals.h decides. A runner killed in a
 // final counts like one killed in screening.
 #pragma once
 
@@ -238,6 +239,7 @@ class TuningTask {
   const OfferedKernel* offered(int candidate) const;
   int first_own() const;
   std::vector<int> choose_finalists() const;
+  std::vector<size_t> within_reach(std::vector<size_t> finalists) const;
   double median_of(int candidate) const;
   double median_beside_winner(int candidate) const;
   std::string schedule_text(int candidate) const;

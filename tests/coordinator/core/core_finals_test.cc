@@ -1,4 +1,6 @@
 // Finals that do not go as they should: who is to blame, and who wins.
+#include <map>
+
 #include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {
@@ -61,6 +63,51 @@ TEST_F(CoreFinals, AreNextWhereOtherKernelsWait) {
   const Job job = next();
   EXPECT_EQ(job.kind, Job::Kind::kFinal);
   EXPECT_EQ(job.workload_text, screened.workload_text);
+}
+
+TEST_F(CoreFinals, LeaveOutWhomTheLeadersDeviceFoundFarBehind) {
+  screen(4, {10, 10.2, 10.6, 10.4});
+  const Job job = next();
+  EXPECT_EQ(job.kind, Job::Kind::kFinal);
+  EXPECT_EQ(indices(job), (std::vector<int>{0, 1, 3}));
+}
+
+TEST_F(CoreFinals, AreNoneWhereTheLeadersDeviceFoundAllOthersFarBehind) {
+  screen(4, {11, 10, 10.6});
+  EXPECT_EQ(next().lease, 0u);
+  EXPECT_EQ(winner(), schedule_of(1).to_string());
+}
+
+// Two devices' times of one kernel differ by more than that.
+TEST_F(CoreFinals, LeaveOutNobodyWhomAnotherDeviceTimed) {
+  CoreOptions options;
+  options.policy.finalists = 4;
+  bench_.emplace(options);
+  bench_->report("w");
+  bench_->report("v");
+  bench_->start({planned_kernel("k", 4)});
+  std::map<int, std::string> timed_by;
+  Job final_job;
+  for (int round = 0; round < 8 && final_job.lease == 0; ++round)
+    for (SendOrders& orders : bench_->take<SendOrders>())
+      for (const Job& job : orders.orders.jobs) {
+        if (job.kind == Job::Kind::kFinal) {
+          final_job = job;
+          continue;
+        }
+        std::vector<CandidateResult> results;
+        for (const CandidateJob& c : job.candidates) {
+          timed_by[c.index] = orders.worker;
+          results.push_back(ok_result(job, c.index, c.index == 0 ? 10 : 11));
+        }
+        bench_->report(orders.worker, {}, std::move(results));
+      }
+  ASSERT_EQ(timed_by.size(), 4u);
+  std::vector<int> expected = {0};
+  for (const auto& [index, worker] : timed_by)
+    if (worker != timed_by[0]) expected.push_back(index);
+  ASSERT_GT(expected.size(), 1u) << "both had some";
+  EXPECT_EQ(indices(final_job), expected);
 }
 
 // The machine was half as fast during the final.
@@ -160,7 +207,7 @@ TEST_F(CoreFinals, AFinalSaysNothingOfThePaceOfCandidates) {
   ASSERT_EQ(job.candidates.size(), 4u);
   bench_->now_ms += 4'000;
   std::vector<CandidateResult> results;
-  for (int i = 0; i < 4; ++i) results.push_back(ok_result(job, i, 10 + i));
+  for (int i = 0; i < 4; ++i) results.push_back(ok_result(job, i, 10 + 0.1 * i));
   bench_->report("w", {}, std::move(results));
   job = next();
   ASSERT_EQ(job.kind, Job::Kind::kFinal);

@@ -259,7 +259,7 @@ TEST(CoreTuning, MeasurementsFromBeforeACrashAreNotTakenAgain) {
   CoreBench bench(two_finalists());
   bench.report("w");
   PlannedKernel planned = planned_kernel("k", 4);
-  planned.records = {record_of(planned, 1, 10), record_of(planned, 0, 11)};
+  planned.records = {record_of(planned, 1, 10), record_of(planned, 0, 10.4)};
   TuningRecord wrong = record_of(planned, 2, 0);
   wrong.verdict = Verdict::kWrongResult;
   wrong.measurement = {};
