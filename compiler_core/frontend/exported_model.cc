@@ -1,10 +1,11 @@
 #include "compiler_core/frontend/exported_model.h"
 
-#include <array>
-#include <unordered_set>
+#include <simdjson.h>
 
-#include "compiler_core/frontend/exported_sizes.h"
-#include "compiler_core/frontend/json_fields.h"
+#include <array>
+#include <cmath>
+#include <limits>
+#include <unordered_set>
 
 namespace kiln {
 namespace {
@@ -12,10 +13,72 @@ namespace {
 namespace dom = simdjson::dom;
 using std::string_view;
 
-// Turns the JSON tree into values.
+tl::unexpected<Error> invalid(std::string message) {
+  return fail(Code::kInvalidArgument, std::move(message));
+}
+
+// Adds where the error happened, outermost first: "graph: node 12 (aten.add.Tensor): ...".
+template <class T>
+Result<T> within(Result<T> result, const std::string& context) {
+  if (!result) return fail(result.error().within(context));
+  return result;
+}
+
+Result<dom::object> object_in(dom::object from, string_view key) {
+  dom::object value;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no object");
+  return value;
+}
+Result<dom::array> array_in(dom::object from, string_view key) {
+  dom::array value;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no list");
+  return value;
+}
+Result<string_view> string_in(dom::object from, string_view key) {
+  string_view value;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no string");
+  return value;
+}
+Result<int64_t> integer_in(dom::object from, string_view key) {
+  int64_t value = 0;
+  if (from[key].get(value) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no integer");
+  return value;
+}
+Result<dom::object> as_object(dom::element element) {
+  dom::object value;
+  if (element.get(value) != simdjson::SUCCESS) return invalid("not an object");
+  return value;
+}
+// The schema's unions are objects of one member whose key names the form.
+Result<dom::key_value_pair> as_union(dom::element element) {
+  TRY(const dom::object object, as_object(element));
+  if (object.size() != 1) return invalid("not an object of one member");
+  return *object.begin();
+}
+
+// json.dumps cannot write these as numbers.
+Result<double> as_double(dom::element element) {
+  double value = 0;
+  if (element.get(value) == simdjson::SUCCESS) return value;
+  string_view text;
+  if (element.get(text) == simdjson::SUCCESS) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (text == "Infinity") return kInfinity;
+    if (text == "-Infinity") return -kInfinity;
+    if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  }
+  return invalid("not a number");
+}
+
+// Everything but the tree itself that turns JSON into values: the table of symbols grows as their
+// names are met.
 class ModelParser {
  public:
-  explicit ModelParser(ExportedModel& model) : model_(model), sizes_(model) {}
+  explicit ModelParser(ExportedModel& model) : model_(model) {}
 
   Status model(dom::object root) {
     TRY(const dom::object version, object_in(root, "schema_version"));
@@ -28,8 +91,8 @@ class ModelParser {
                       "2.15)");
     if (string_view version_text; root["torch_version"].get(version_text) == simdjson::SUCCESS)
       model_.torch_version = parse_torch_version(version_text);
-    TRY(const dom::object ranges, object_in(root, "range_constraints"));
-    sizes_.constrain(ranges);
+    if (root["range_constraints"].get(ranges_) != simdjson::SUCCESS)
+      return invalid("'range_constraints' is missing or no object");
     TRY(const dom::object module, object_in(root, "graph_module"));
     TRY(const dom::object graph, object_in(module, "graph"));
     TRY_STATUS(tensors(graph, model_.tensors));
@@ -41,6 +104,68 @@ class ModelParser {
   }
 
  private:
+  // A size is {"as_int": 4} or {"as_expr": {"expr_str": ..., "hint": {"as_int": 32} or null}}.
+  Result<Dim> size(dom::element element) {
+    TRY(const dom::key_value_pair form, as_union(element));
+    int64_t value = 0;
+    if (form.key == "as_int" && form.value.get(value) == simdjson::SUCCESS) return Dim(value);
+    if (form.key == "as_expr") return expression(form.value);
+    return invalid("'" + std::string(form.key) + "' is no form of a size");
+  }
+
+  Result<Dim> expression(dom::element element) {
+    TRY(const dom::object object, as_object(element));
+    TRY(const string_view text, string_in(object, "expr_str"));
+    int64_t hint = 0;
+    if (object["hint"]["as_int"].get(hint) != simdjson::SUCCESS) hint = 0;
+    return parse_symbolic_size(text, [&](string_view name) -> Result<Dim> {
+      // The hint is the whole expression's; it is the symbol's when that is all there is.
+      const bool alone = text.starts_with("Symbol(");
+      return symbol(name, alone && hint > 0 ? hint : 0);
+    });
+  }
+
+  Result<Dim> symbol(string_view name, int64_t hint) {
+    const auto [known, is_new] =
+        symbol_ids_.try_emplace(std::string(name), static_cast<SymbolId>(model_.symbols.size()));
+    if (is_new) {
+      TRY(const SymbolRange range, range_of(name));
+      model_.symbols.push_back({range, hint});
+      model_.symbol_names.emplace_back(name);
+    }
+    Symbol& entry = model_.symbols[static_cast<size_t>(known->second)];
+    if (entry.hint == 0) entry.hint = hint;
+    return Dim::symbol(known->second);
+  }
+
+  Result<SymbolRange> range_of(string_view name) const {
+    SymbolRange range;
+    // All that is said of it holds, should it be said twice.
+    for (const dom::key_value_pair entry : ranges_) {
+      dom::object bounds;
+      if (entry.key != name || entry.value.get(bounds) != simdjson::SUCCESS) continue;
+      int64_t bound = 0;
+      if (bounds["min_val"].get(bound) == simdjson::SUCCESS) range.min = std::max(range.min, bound);
+      if (bounds["max_val"].get(bound) == simdjson::SUCCESS) range.max = std::min(range.max, bound);
+    }
+    if (range.max < range.min)
+      return invalid("range_constraints: the range of '" + std::string(name) +
+                     "' is empty: at least " + std::to_string(range.min) + " and at most " +
+                     std::to_string(range.max) + "; export with constraints that some size meets");
+    return range;
+  }
+
+  Result<std::vector<Dim>> sizes(dom::object from, string_view key) {
+    TRY(const dom::array list, array_in(from, key));
+    std::vector<Dim> dims;
+    dims.reserve(list.size());
+    for (const dom::element element : list) {
+      TRY(Dim dim, within(size(element), "'" + std::string(key) + "'"));
+      dims.push_back(std::move(dim));
+    }
+    return dims;
+  }
+
   // An expression that is not covered is refused where the tensor is used, which knows the line of
   // the user's source.
   template <class T>
@@ -58,17 +183,17 @@ class ModelParser {
     TRY(const dom::object object, as_object(element));
     DeclaredTensor result;
     TRY(result.dtype.code, integer_in(object, "dtype"));
-    TRY_STATUS(covered(sizes_.list(object, "sizes"), result.shape, result.refusal));
+    TRY_STATUS(covered(sizes(object, "sizes"), result.shape, result.refusal));
     // Where a tensor in between lies is the compiler's business: torch writes strides such as
     // Min(32, 32*s0) there.
-    TRY_STATUS(covered(sizes_.list(object, "strides"), result.strides, result.layout_refusal));
+    TRY_STATUS(covered(sizes(object, "strides"), result.strides, result.layout_refusal));
     if (result.refusal.empty() && result.layout_refusal.empty() &&
         result.strides.size() != result.shape.size())
-      return invalid_json("'strides' and 'sizes' differ in length");
+      return invalid("'strides' and 'sizes' differ in length");
     dom::element offset;
     if (object["storage_offset"].get(offset) != simdjson::SUCCESS)
-      return invalid_json("'storage_offset' is missing");
-    TRY_STATUS(covered(sizes_.size(offset), result.storage_offset, result.layout_refusal));
+      return invalid("'storage_offset' is missing");
+    TRY_STATUS(covered(size(offset), result.storage_offset, result.layout_refusal));
     constexpr int64_t kStrided = 7;
     TRY(const int64_t layout, integer_in(object, "layout"));
     result.strided = layout == kStrided;
@@ -88,8 +213,7 @@ class ModelParser {
       if (input["as_tensor"]["name"].get(name) != simdjson::SUCCESS) continue;
       const auto known = by_name.find(name);
       if (known == by_name.end())
-        return invalid_json("graph: input '" + std::string(name) +
-                            "' has no entry in tensor_values");
+        return invalid("graph: input '" + std::string(name) + "' has no entry in tensor_values");
       TRY_STATUS(declare(name, known->second, to));
     }
     for (const auto& [name, element] : by_name) TRY_STATUS(declare(name, element, to));
@@ -116,8 +240,7 @@ class ModelParser {
                                 "it an input's size"));
         continue;
       }
-      Result<Dim> value =
-          within(sizes_.size(entry.value), "integer '" + std::string(entry.key) + "'");
+      Result<Dim> value = within(size(entry.value), "integer '" + std::string(entry.key) + "'");
       if (!value && value.error().code != Code::kUnsupported) return fail(std::move(value).error());
       integers_.insert_or_assign(entry.key, std::move(value));
     }
@@ -144,31 +267,31 @@ class ModelParser {
     if (form.key == "as_int" && form.value.get(value) == simdjson::SUCCESS) return Dim(value);
     string_view name;
     if (form.key != "as_name" || form.value.get(name) != simdjson::SUCCESS)
-      return invalid_json("not a symbolic integer");
+      return invalid("not a symbolic integer");
     const auto known = integers_.find(name);
     if (known == integers_.end())
-      return invalid_json("integer '" + std::string(name) + "' has no entry in sym_int_values");
+      return invalid("integer '" + std::string(name) + "' has no entry in sym_int_values");
     return known->second;
   }
 
   static Result<TensorName> tensor_name(dom::element element) {
     TRY(const dom::object object, as_object(element));
     TRY(const string_view name, string_in(object, "name"));
-    if (name.empty()) return invalid_json("a tensor's name is empty");
+    if (name.empty()) return invalid("a tensor's name is empty");
     return TensorName{name};
   }
   // {"as_tensor": {"name": ...}} or {"as_none": true}.
   static Result<TensorName> optional_tensor_name(dom::element element) {
     TRY(const dom::key_value_pair form, as_union(element));
     if (form.key == "as_none") return TensorName{};
-    if (form.key != "as_tensor") return invalid_json("not an optional tensor");
+    if (form.key != "as_tensor") return invalid("not an optional tensor");
     return tensor_name(form.value);
   }
 
   template <class Item, class Read>
   static Result<Argument> list(dom::element element, Read read) {
     dom::array array;
-    if (element.get(array) != simdjson::SUCCESS) return invalid_json("not a list");
+    if (element.get(array) != simdjson::SUCCESS) return invalid("not a list");
     std::vector<Item> items;
     items.reserve(array.size());
     for (const dom::element each : array) {
@@ -200,7 +323,7 @@ class ModelParser {
   template <class T>
   static Result<T> plain(dom::element element) {
     T value{};
-    if (element.get(value) != simdjson::SUCCESS) return invalid_json("a value has the wrong type");
+    if (element.get(value) != simdjson::SUCCESS) return invalid("a value has the wrong type");
     return value;
   }
   static Result<Dim> plain_integer(dom::element element) {
@@ -219,7 +342,7 @@ class ModelParser {
     for (const size_t i : {0, 1}) {
       dom::element part;
       if (object[i == 0 ? "real" : "imag"].get(part) != simdjson::SUCCESS)
-        return invalid_json("a complex number lacks a part");
+        return invalid("a complex number lacks a part");
       TRY(parts[i], as_double(part));
     }
     return Argument(std::complex<double>(parts[0], parts[1]));
@@ -267,8 +390,7 @@ class ModelParser {
       NamedArgument entry;
       TRY(entry.name, string_in(named, "name"));
       dom::element value;
-      if (named["arg"].get(value) != simdjson::SUCCESS)
-        return invalid_json("an input has no 'arg'");
+      if (named["arg"].get(value) != simdjson::SUCCESS) return invalid("an input has no 'arg'");
       TRY(entry.value, within(argument(value), "argument '" + std::string(entry.name) + "'"));
       result.inputs.push_back(std::move(entry));
     }
@@ -300,7 +422,7 @@ class ModelParser {
     constexpr int kMaxNesting = 16;
     TRY(const dom::object object, as_object(element));
     TRY(const dom::object graph, object_in(object, "graph"));
-    if (++nesting_ > kMaxNesting) return invalid_json("graphs are nested too deeply");
+    if (++nesting_ > kMaxNesting) return invalid("graphs are nested too deeply");
     Integers outer;
     std::swap(outer, integers_);
     auto result = std::make_unique<ExportedGraph>();
@@ -374,11 +496,19 @@ class ModelParser {
   using Integers = std::unordered_map<string_view, Result<Dim>>;
 
   ExportedModel& model_;
-  ExportedSizes sizes_;
+  dom::object ranges_;
   Integers integers_;                         // the symbolic integers that have names
   std::unordered_set<string_view> computed_;  // those that are no sizes of inputs
   int nesting_ = 0;                           // of subgraphs
+  std::unordered_map<std::string, SymbolId> symbol_ids_;
 };
+
+Result<dom::object> parse_object(dom::parser& parser, const std::string& json) {
+  dom::element root;
+  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS)
+    return invalid(std::string("not valid JSON: ") + simdjson::error_message(error));
+  return as_object(root);
+}
 
 }  // namespace
 

@@ -1,19 +1,25 @@
 #include "compiler_core/frontend/payload_config.h"
 
-#include "compiler_core/frontend/json_fields.h"
+#include <simdjson.h>
 
 namespace kiln {
 namespace {
 
 namespace dom = simdjson::dom;
 
-Result<std::vector<int64_t>> constant_list(dom::object meta, std::string_view key) {
-  TRY(const dom::array list, array_in(meta, key));
+tl::unexpected<Error> invalid(std::string message) {
+  return fail(Code::kInvalidArgument, std::move(message));
+}
+
+Result<std::vector<int64_t>> constant_list(dom::element meta, std::string_view key) {
+  dom::array list;
+  if (meta[key].get(list) != simdjson::SUCCESS)
+    return invalid("'" + std::string(key) + "' is missing or no list");
   std::vector<int64_t> values;
   for (const dom::element element : list) {
     int64_t value = 0;
     if (element["as_int"].get(value) != simdjson::SUCCESS || value < 0)
-      return invalid_json("'" + std::string(key) + "' has an entry that is no size");
+      return invalid("'" + std::string(key) + "' has an entry that is no size");
     values.push_back(value);
   }
   return values;
@@ -21,18 +27,23 @@ Result<std::vector<int64_t>> constant_list(dom::object meta, std::string_view ke
 
 Result<PayloadEntry> payload_entry(dom::element element) {
   PayloadEntry entry;
-  TRY(const dom::object members, as_object(element));
-  TRY(entry.path_name, string_in(members, "path_name"));
+  std::string_view path;
+  if (element["path_name"].get(path) != simdjson::SUCCESS)
+    return invalid("'path_name' is missing or no string");
+  entry.path_name = path;
   if (element["use_pickle"].get(entry.pickled) != simdjson::SUCCESS) entry.pickled = false;
-  TRY(const dom::object meta, object_in(members, "tensor_meta"));
-  TRY(entry.dtype.code, integer_in(meta, "dtype"));
+  dom::element meta;
+  if (element["tensor_meta"].get(meta) != simdjson::SUCCESS)
+    return invalid("'tensor_meta' is missing");
+  if (meta["dtype"].get(entry.dtype.code) != simdjson::SUCCESS)
+    return invalid("'dtype' is missing or no integer");
   TRY(entry.sizes, constant_list(meta, "sizes"));
   TRY(entry.strides, constant_list(meta, "strides"));
   if (entry.strides.size() != entry.sizes.size())
-    return invalid_json("'strides' and 'sizes' differ in length");
+    return invalid("'strides' and 'sizes' differ in length");
   if (meta["storage_offset"]["as_int"].get(entry.storage_offset) != simdjson::SUCCESS ||
       entry.storage_offset < 0)
-    return invalid_json("'storage_offset' is missing or no size");
+    return invalid("'storage_offset' is missing or no size");
   return entry;
 }
 
@@ -41,8 +52,12 @@ Result<PayloadEntry> payload_entry(dom::element element) {
 Result<std::unordered_map<std::string, PayloadEntry>> parse_payload_config(
     const std::string& json) {
   dom::parser parser;
-  TRY(const dom::object root, parse_object(parser, json));
-  TRY(const dom::object config, object_in(root, "config"));
+  dom::element root;
+  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS)
+    return invalid(std::string("not valid JSON: ") + simdjson::error_message(error));
+  dom::object config;
+  if (root["config"].get(config) != simdjson::SUCCESS)
+    return invalid("'config' is missing or no object");
   std::unordered_map<std::string, PayloadEntry> entries;
   for (const dom::key_value_pair each : config) {
     auto entry = payload_entry(each.value);
