@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <vector>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
@@ -19,6 +21,7 @@ using testing::padded;
 using testing::plain;
 using testing::planned;
 using testing::random_inputs;
+using testing::run_source;
 
 const Target kHopper = *Target::parse("cuda:sm_90a");
 
@@ -43,6 +46,35 @@ TEST(CudaConvolution, AgreesOnTensorCoresWithRestsEverywhere) {
   EXPECT_EQ(check(plain(DType::kF16, {1, 8, 6, 8}, {16, 8, 3, 3}, padded(1, 1)),
                   {16, 64, 32, 1, 4, 3, 2, 8}),
             "");
+}
+
+// As CudaMatmul's; the depth of 180 ends inside a tile and inside an instruction's depth.
+TEST(CudaConvolution, SumsOfF32AreNotTooSmallOnAverage) {
+  constexpr int64_t kIn = 20, kOut = 64, kSize = 14, kHeld = kSize + 2;
+  const Workload workload =
+      plain(DType::kF32, {1, kIn, kHeld, kHeld}, {kOut, kIn, 3, 3}, padded(1, 0));
+  std::mt19937 random(9);
+  std::normal_distribution<double> normal;
+  std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  for (Tensor& input : inputs)
+    for (int64_t i = 0; i < input.numel(); ++i) input.set(i, normal(random));
+  const auto source = lower_to_source(
+      workload, as_convolution(CudaMatmulSchedule{32, 64, 32, 1, 4, 3, 1, 8}), kHopper);
+  ASSERT_TRUE(source) << source.error().message;
+  const auto outputs = run_source(*source, kHopper, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  ASSERT_EQ((*outputs)[0].numel(), kOut * kSize * kSize);
+  double along = 0, squares = 0;
+  for (int64_t i = 0; i < kOut * kSize * kSize; ++i) {
+    const int64_t channel = i / (kSize * kSize), row = i / kSize % kSize, column = i % kSize;
+    double exact = 0;
+    for (int64_t k = 0; k < kIn * 9; ++k)
+      exact += inputs[1].get(channel * kIn * 9 + k) *
+               inputs[0].get((k / 9 * kHeld + row + k / 3 % 3) * kHeld + column + k % 3);
+    along += ((*outputs)[0].get(i) - exact) * exact;
+    squares += exact * exact;
+  }
+  EXPECT_LT(std::abs(along / squares), 1.5e-8);
 }
 
 TEST(CudaConvolution, AgreesUnderTheSchedulesOfTheSpace) {

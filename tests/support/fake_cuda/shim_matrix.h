@@ -20,6 +20,7 @@ inline void need_whole_warp() {
 // a register.
 struct MatrixBf16 {
   using Value = float;
+  static constexpr bool kTruncates = false;
   static constexpr int kHalves = 2, kBytes = 2;
   static constexpr bool kAddsIn13Bits = false;
   static float value(unsigned word, int half) {
@@ -28,6 +29,7 @@ struct MatrixBf16 {
 };
 struct MatrixF16 {
   using Value = float;
+  static constexpr bool kTruncates = false;
   static constexpr int kHalves = 2, kBytes = 2;
   static constexpr bool kAddsIn13Bits = false;
   static float value(unsigned word, int half) {
@@ -36,6 +38,7 @@ struct MatrixF16 {
 };
 struct MatrixTf32 {
   static constexpr int kHalves = 1;
+  static constexpr bool kTruncates = true;
   // The tensor cores do not look at the low 13 bits.
   static float value(unsigned word, int) { return bits_to<float>(word & 0xffffe000u); }
 };
@@ -73,9 +76,35 @@ struct MatrixU8 {
   static int value(unsigned byte, int) { return static_cast<unsigned char>(byte); }
 };
 
+// The nearest f32 that is no larger in magnitude.
+inline float truncated(double x) {
+  const float nearest = static_cast<float>(x);
+  const bool is_past = __builtin_fabs(static_cast<double>(nearest)) > __builtin_fabs(x);
+  return is_past ? bits_to<float>(bits_to<unsigned>(nearest) - 1) : nearest;
+}
+// The nearest f32 that is no smaller in magnitude than a + b.
+inline float rounded_away(float a, float b) {
+  const double sum = static_cast<double>(a) + b, of_b = sum - a;
+  const double rest = (a - (sum - of_b)) + (b - of_b);  // what the sum of doubles has lost
+  const float nearest = static_cast<float>(sum);
+  const double missing = (sum - nearest) + rest;
+  const bool is_short = nearest > 0 ? missing > 0 : missing < 0;
+  return is_short && nearest != 0 ? bits_to<float>(bits_to<unsigned>(nearest) + 1) : nearest;
+}
+
 // d += a * b: 16 by 8, over 8 registers' depth. Of a row of A (a column of B) a lane has a register
-// at depth t and one at depth t + 4; it shows them as f32, one vector a row.
+// at depth t and one at depth t + 4; it shows them as f32, one vector a row. Sums of tf32 products
+// are truncated as the tensor cores do; those of halves have a last place that nobody asks for.
 typedef float Depths __attribute__((vector_size(16)));
+typedef double WideDepths __attribute__((vector_size(32)));
+template <bool truncates>
+struct DepthSums {
+  using type = Depths;
+};
+template <>
+struct DepthSums<true> {
+  using type = WideDepths;
+};
 template <class Type>
 inline void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   need_whole_warp();
@@ -92,15 +121,19 @@ inline void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[
   const int turn = exchange(words, 12, Meeting::kMatrix);
   const Thread* of_a = kiln_fake_current->warp + lane() / 4 * 4;
   const Thread* of_b = kiln_fake_current->warp + lane() % 4 * 8;
-  Depths sum[4] = {};
+  using Sums = typename DepthSums<Type::kTruncates>::type;
+  Sums sum[4] = {};
   for (int t = 0; t < 4; ++t)
     for (int i = 0; i < 4; ++i) {
       Depths row, column;
       __builtin_memcpy(&row, of_a[t].exchange[turn] + i / 2 * 4, sizeof row);
       __builtin_memcpy(&column, of_b[i % 2 * 4 + t].exchange[turn] + 8, sizeof column);
-      sum[i] += row * column;
+      sum[i] += __builtin_convertvector(row, Sums) * __builtin_convertvector(column, Sums);
     }
-  for (int i = 0; i < 4; ++i) d[i] += (sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]);
+  for (int i = 0; i < 4; ++i) {
+    const auto products = (sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]);
+    d[i] = Type::kTruncates ? truncated(d[i] + products) : static_cast<float>(d[i] + products);
+  }
 }
 
 // Lane 8i + r brings the address of row r (16 bytes) of matrix i. A lane gets, of each matrix,
@@ -165,6 +198,9 @@ KILN_INLINE void mma_f16(float (&d)[4], const unsigned (&a)[4], const unsigned (
 }
 KILN_INLINE void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   kiln_fake::multiply<kiln_fake::MatrixTf32>(d, a, b);
+}
+KILN_INLINE float add_away(float a, float b) {
+  return kiln_fake::rounded_away(a, b);
 }
 KILN_INLINE void ldmatrix_x4(unsigned (&x)[4], const void* row) {
   kiln_fake::load_matrices<4, false>(x, row);

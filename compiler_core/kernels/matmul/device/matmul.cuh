@@ -96,6 +96,16 @@ struct Loader {
 template <class Tiling>
 struct Staging { static constexpr int pitch = Tiling::columns + 8; };
 
+// The depth of an operand, as its loader fetches it.
+template <class Operand>
+KILN_INLINE int depth_of(const typename Operand::stored*) {
+  return Operand::depth;
+}
+template <class Operand>
+KILN_INLINE int depth_of(const Operand& operand) {
+  return operand.depth;
+}
+
 // The sums of steps [begin, end) for the tile at (row, column) of the product of a and b, staged at
 // the start of `shared`. Every thread of the block calls it; the staged sums are whole when it
 // returns. a and b are what their loaders fetch from.
@@ -106,6 +116,7 @@ KILN_INLINE void multiply_tile(const FromA& a, const FromB& b, int row, int colu
   Loader<A, Tiling, Tiling::rows> of_a;
   Loader<B, Tiling, Tiling::columns> of_b;
   constexpr int a_bytes = Sums::TileA::bytes, stage_bytes = a_bytes + Sums::TileB::bytes;
+  const int last = (depth_of<A>(a) < end * depth ? depth_of<A>(a) : end * depth) - 1;
   Sums sums;
   sums.clear();
   _Pragma("unroll 1") for (int step = 0; step < stages - 1; ++step) {
@@ -130,7 +141,7 @@ KILN_INLINE void multiply_tile(const FromA& a, const FromB& b, int row, int colu
     }
     cp_async_commit();
     char* tile = shared + stage * stage_bytes;
-    sums.multiply(tile, tile + a_bytes);
+    sums.multiply(tile, tile + a_bytes, last - step * depth);
     if (next < end) {
       of_a.keep(next_tile);
       of_b.keep(next_tile + a_bytes);

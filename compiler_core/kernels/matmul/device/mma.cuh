@@ -68,12 +68,14 @@ struct Halves {
 };
 struct MmaBf16 {
   static constexpr int depth = 16, unroll = 2;
+  static constexpr bool has_last = false;
   using A = Halves<4>;
   using B = Halves<2>;
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) { mma_bf16(d, a.word, b.word); }
 };
 struct MmaF16 {
   static constexpr int depth = 16, unroll = 2;
+  static constexpr bool has_last = false;
   using A = Halves<4>;
   using B = Halves<2>;
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) { mma_f16(d, a.word, b.word); }
@@ -84,6 +86,10 @@ struct MmaF16 {
 // steps alone would be more than verification allows; so a sum over few products leaves it for an
 // addition that rounds (Ootomo, Yokota: Recovering single precision accuracy from Tensor Cores, 2022).
 // Sums are nearer to exact ones than those of fused multiply-adds one after the other.
+// Each part is still truncated: by half of its last place on average, so that all of a sum is too
+// small by half of the sum's last place, whatever its depth, and a model of fifty layers by fifty
+// times that. The last addition of a sum rounds away from zero, which adds half of the last place
+// on average. A sum that needs no rounding stays exact.
 // An infinity, and what rounds to one, gives NaN: see plain_sum() in matmul.cuh.
 template <int words>
 struct SplitFloats {
@@ -95,14 +101,16 @@ struct SplitFloats {
 };
 struct MmaF32 {
   static constexpr int depth = 8, unroll = 1;
+  static constexpr bool has_last = true;
   using A = SplitFloats<4>;
   using B = SplitFloats<2>;
+  template <bool is_last = false>
   KILN_INLINE void multiply(float (&d)[4], const A& a, const B& b) {
     float part[4] = {0, 0, 0, 0};
     mma_tf32(part, a.low, b.high);
     mma_tf32(part, a.high, b.low);
     mma_tf32(part, a.high, b.high);
-    _Pragma("unroll") for (int i = 0; i < 4; ++i) d[i] += part[i];
+    _Pragma("unroll") for (int i = 0; i < 4; ++i) d[i] = is_last ? add_away(d[i], part[i]) : d[i] + part[i];
   }
 };
 
@@ -124,25 +132,41 @@ struct WarpSums {
       _Pragma("unroll") for (auto& matrix : row)
         _Pragma("unroll") for (float& x : matrix) x = 0;
   }
-  KILN_MEMBER void multiply(const char* tile_a, const char* tile_b) {
-    _Pragma("unroll Core::unroll") for (int depth = 0; depth < Tiling::depth; depth += Core::depth) {
-      typename Core::B b[columns / 8];
-      unsigned x[4];
-      _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
-        load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
-        b[j].set(0, x[0]);
-        b[j].set(1, x[1]);
-        b[j + 1].set(0, x[2]);
-        b[j + 1].set(1, x[3]);
+  // Adds the products at `depth` of the tiles.
+  template <bool is_last>
+  KILN_MEMBER void multiply_at(const char* tile_a, const char* tile_b, int depth) {
+    typename Core::B b[columns / 8];
+    unsigned x[4];
+    _Pragma("unroll") for (int j = 0; j < columns / 8; j += 2) {
+      load_fragment<B, TileB, false>(x, tile_b, first_column() + j * 8, depth);
+      b[j].set(0, x[0]);
+      b[j].set(1, x[1]);
+      b[j + 1].set(0, x[2]);
+      b[j + 1].set(1, x[3]);
+    }
+    _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
+      typename Core::A a;  // one at a time: registers
+      load_fragment<A, TileA, true>(x, tile_a, first_row() + i * 16, depth);
+      a.set(0, x[0]);
+      a.set(1, x[1]);
+      a.set(2, x[2]);
+      a.set(3, x[3]);
+      _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) {
+        if constexpr (is_last) {
+          Core::template multiply<true>(sum[i][j], a, b[j]);
+        } else {
+          Core::multiply(sum[i][j], a, b[j]);
+        }
       }
-      _Pragma("unroll") for (int i = 0; i < rows / 16; ++i) {
-        typename Core::A a;  // one at a time: registers
-        load_fragment<A, TileA, true>(x, tile_a, first_row() + i * 16, depth);
-        a.set(0, x[0]);
-        a.set(1, x[1]);
-        a.set(2, x[2]);
-        a.set(3, x[3]);
-        _Pragma("unroll") for (int j = 0; j < columns / 8; ++j) Core::multiply(sum[i][j], a, b[j]);
+    }
+  }
+  // The last products of all are those at `last` of the tiles, if that lies in them.
+  KILN_MEMBER void multiply(const char* tile_a, const char* tile_b, int last) {
+    _Pragma("unroll Core::unroll") for (int depth = 0; depth < Tiling::depth; depth += Core::depth) {
+      if (Core::has_last && last - depth >= 0 && last - depth < Core::depth) {
+        if constexpr (Core::has_last) multiply_at<true>(tile_a, tile_b, depth);
+      } else {
+        multiply_at<false>(tile_a, tile_b, depth);
       }
     }
   }
@@ -189,7 +213,7 @@ struct ThreadSums {
                                         : Tile::element_at(depth, line);
     return static_cast<Number>(*reinterpret_cast<const Stored*>(tile + at));
   }
-  KILN_MEMBER void multiply(const char* tile_a, const char* tile_b) {
+  KILN_MEMBER void multiply(const char* tile_a, const char* tile_b, int) {
     const int row = thread_index() / across, column = thread_index() % across;
     _Pragma("unroll 2") for (int depth = 0; depth < Tiling::depth; ++depth) {
       Number a[rows], b[columns];

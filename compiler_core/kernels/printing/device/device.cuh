@@ -183,6 +183,11 @@ KILN_INLINE void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned 
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// Rounded away from zero.
+KILN_INLINE float add_away(float a, float b) {
+  const float up = __fadd_ru(a, b), down = __fadd_rd(a, b);
+  return fabsf(down) > fabsf(up) ? down : up;
+}
 // Four matrices of 8 rows of 16 bytes in shared memory: lane 8i + r brings the address of row r of
 // matrix i. Of each, a lane gets word lane % 4 of row lane / 4; transposed (16-bit elements), rows
 // 2 (lane % 4) and the next of column lane / 4.
