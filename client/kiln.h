@@ -151,9 +151,12 @@ typedef struct kiln_compile_options {
   /* 1: a MAX_AUTOTUNE program that is not tuned yet is answered at once, with the best there is: of
    * outcome "tier0", the DEFAULT program. kiln_program_successor() has the tuned one, later. */
   int32_t now;
+  /* 1: the program is had and checked, but not loaded: for machines without its device. It describes
+   * itself and gives its bundle; a launch is KILN_UNSUPPORTED. Not with `now`. */
+  int32_t fetch_only;
 } kiln_compile_options;
 
-/* The program of a graph, loaded and ready to launch here. `bytes`: a .pt2 archive of
+/* The program of a graph, loaded and ready to launch here, unless `fetch_only`. `bytes`: a .pt2 archive of
  * torch.export.save, its models/model.json alone, or Kiln's text form. `options` may be NULL. */
 KILN_API kiln_code kiln_compile(kiln_client* client, const void* bytes, size_t bytes_size,
                                 const kiln_compile_options* options, kiln_program** program);

@@ -8,7 +8,8 @@ torch.Size([2, 8])
 
 ``kiln.Client`` compiles captured graphs without PyTorch. ``kiln.compile`` takes what torch.export gave,
 ``kiln.load`` a ``.pt2`` file; ``kiln.explain`` says what became of a model under torch.compile, and
-``kiln.candidate`` offers a kernel of your own beside Kiln's. Nothing here imports torch before it is used.
+``kiln.candidate`` offers a kernel of your own beside Kiln's, and ``kiln.warm`` tunes a model before it ships. Nothing
+here imports torch before it is used.
 """
 
 from __future__ import annotations
@@ -32,16 +33,18 @@ from kiln.errors import (
 if TYPE_CHECKING:
     from kiln._candidate import candidate
     from kiln._explain import Explanation, explain
+    from kiln._warm import Warmed, warm
     from kiln.exported import CompiledModule, compile, load
 
 __version__ = "0.1.0"
 __all__ = ["Client", "CompiledModule", "Corruption", "DeadlineExceeded", "Explanation", "InternalError",
            "InvalidArgument",
            "KilnError", "NotFound", "NotPermitted", "Overloaded", "Program", "Progress", "Symbol", "TensorInfo",
-           "Unavailable", "Unsupported", "candidate", "compile", "explain", "load"]
+           "Unavailable", "Unsupported", "Warmed", "candidate", "compile", "explain", "load", "warm"]
 
 _LAZY = {"compile": "kiln.exported", "load": "kiln.exported", "CompiledModule": "kiln.exported",
-         "candidate": "kiln._candidate", "explain": "kiln._explain", "Explanation": "kiln._explain"}
+         "candidate": "kiln._candidate", "explain": "kiln._explain", "Explanation": "kiln._explain",
+         "Warmed": "kiln._warm", "warm": "kiln._warm"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -93,6 +93,19 @@ def _described(report: GraphReport) -> GraphLine:
     return GraphLine(report.name, parts, refused, report.failures)
 
 
+def call_both_ways(compiled: Callable[..., Any], model: Callable[..., Any], args: Sequence[Any],
+                   kwargs: Mapping[str, Any]) -> None:
+    """Calls ``compiled``, and its backward where the outputs need gradients. Gradients are kept nowhere."""
+    outputs = compiled(*args, **kwargs)
+    needing = [each for each in torch.utils._pytree.tree_leaves(outputs)
+               if isinstance(each, torch.Tensor) and each.requires_grad]
+    if needing:
+        parameters = [each for each in torch.utils._pytree.tree_leaves(
+            (args, kwargs, list(model.parameters()) if isinstance(model, torch.nn.Module) else []))
+            if isinstance(each, torch.Tensor) and each.requires_grad]
+        torch.autograd.grad([each.sum() for each in needing], parameters, allow_unused=True)
+
+
 def explain(model: Callable[..., Any], *inputs: Any, mode: str | None = None,
             options: Mapping[str, Any] | None = None) -> Explanation:
     """Compiles a model for these inputs and says what became of it: partitions, kernels, and what runs eager and why.
@@ -115,13 +128,6 @@ def explain(model: Callable[..., Any], *inputs: Any, mode: str | None = None,
             dynamo.watch(None)
 
     torch._dynamo.reset()
-    outputs = torch.compile(model, backend=backend)(*inputs)
-    needing = [each for each in torch.utils._pytree.tree_leaves(outputs)
-               if isinstance(each, torch.Tensor) and each.requires_grad]
-    if needing:
-        parameters = [each for each in torch.utils._pytree.tree_leaves(
-            (inputs, list(model.parameters()) if isinstance(model, torch.nn.Module) else []))
-            if isinstance(each, torch.Tensor) and each.requires_grad]
-        torch.autograd.grad([each.sum() for each in needing], parameters, allow_unused=True)
+    call_both_ways(torch.compile(model, backend=backend), model, inputs, {})
     torch._dynamo.reset()
     return Explanation([_described(report) for report in reports])

@@ -54,7 +54,7 @@ class CompileOptions(Structure):
     _fields_ = [("size", c_size_t), ("target", c_char_p), ("mode", c_int32), ("cached_only", c_int32),
                 ("reduce_overhead", c_int32), ("background", c_int32), ("deadline_ms", c_int64),
                 ("on_progress", OnProgress), ("on_message", OnMessage), ("user", c_void_p), ("strict", c_int32),
-                ("verify", c_int32), ("traceparent", c_char_p), ("now", c_int32)]
+                ("verify", c_int32), ("traceparent", c_char_p), ("now", c_int32), ("fetch_only", c_int32)]
 
 
 class TensorStructure(Structure):

@@ -10,4 +10,6 @@ from typing import NoReturn
 def kiln() -> NoReturn:
     """Becomes the program, with this process's arguments."""
     path = os.path.join(os.path.dirname(__file__), "_bin", "kiln")
+    if not os.path.exists(path):
+        sys.exit(f"kiln: {path} is not there: install the wheel (ops/wheel), or run the kiln that you built")
     os.execv(path, [path, *sys.argv[1:]])

@@ -49,6 +49,13 @@ class Settings:
         self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
         configure_logging()
 
+    @classmethod
+    def of(cls, members: Mapping[str, Any]) -> Settings:
+        """Settings with these members: how they are unpickled."""
+        settings = cls.__new__(cls)
+        vars(settings).update(members)
+        return settings
+
     def compile(self, model_json: bytes, target: str) -> Program:
         """The program of a graph. Errors as Client.compile."""
         return client_for(self.coordinator).compile(model_json, mode=self.mode, target=target,

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from kiln import _native
 from kiln._arrays import Borrowed, borrow, new_arrays
 from kiln._tracing import traced
-from kiln.errors import InvalidArgument, KilnError
+from kiln.errors import InvalidArgument, KilnError, Unsupported
 
 Mode = Literal["default", "max-autotune"]
 Service = Literal["unknown", "reachable", "away"]
@@ -194,6 +194,8 @@ class Program:
             return successor(*arrays)
         if self.target.startswith("cuda"):
             raise InvalidArgument("the program runs on a GPU: call it from PyTorch, or use launch()")
+        if self.alignment == 0:
+            raise Unsupported("the program was compiled with load=False: it does not run here")
         if len(arrays) != len(self.inputs):
             raise InvalidArgument(f"the program takes {len(self.inputs)} inputs, {len(arrays)} were given")
         held: list[Borrowed] = []
@@ -296,7 +298,7 @@ class Client:
 
     def compile(self, graph: bytes | str | os.PathLike[str], *, mode: Mode = "default", target: str = "cpu",
                 deadline_s: float = 600.0, cached_only: bool = False, background: bool = False,
-                strict: bool = False, verify: bool = False, now: bool = False,
+                strict: bool = False, verify: bool = False, now: bool = False, load: bool = True,
                 on_progress: Callable[[Progress], object] | None = None,
                 on_message: Callable[[str], object] | None = None) -> Program:
         """The program of a graph, loaded and ready to run here.
@@ -311,6 +313,7 @@ class Client:
                 of taking the program as soon as it is compiled.
             now: in mode "max-autotune", take what there is at once where the program is not tuned yet: its outcome is
                 "stale" or "tier0". Calls run the tuned program once that is there (:meth:`Program.successor`).
+            load: False gives a program that is checked, but does not run here: for machines without its device.
             on_progress: called about ten times a second while the service works. What it raises ends the call, and
                 so does Ctrl-C.
 
@@ -340,7 +343,7 @@ class Client:
             size=ctypes.sizeof(_native.CompileOptions), target=target.encode(), mode=_MODES[mode],
             cached_only=cached_only, background=background, deadline_ms=max(1, int(deadline_s * 1000)),
             on_progress=_native.OnProgress(report), on_message=_native.OnMessage(say),
-            strict=strict, verify=verify, now=now)
+            strict=strict, verify=verify, now=now, fetch_only=not load)
         handle = c_void_p()
         with traced("kiln.compile") as options.traceparent:
             if isinstance(graph, bytes):

@@ -37,6 +37,23 @@ def without_vmap(exported: torch.export.ExportedProgram) -> torch.export.Exporte
     return exported
 
 
+def covered(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program as it is sent. Raises Unsupported: a tensor that has no strides, such as a sparse one."""
+    exported = without_vmap(exported)
+    for node in exported.graph.nodes:
+        if why := foreign_layout(node):
+            raise Unsupported(f"{node.target} {why}")
+    return exported
+
+
+def read_archive(path: str | os.PathLike[str]) -> torch.export.ExportedProgram:
+    """torch.export.load. Raises KilnError."""
+    try:
+        return torch.export.load(os.fspath(path))
+    except (RuntimeError, OSError, AssertionError) as error:
+        raise KilnError(f"torch cannot read {os.fspath(path)}: {error}") from error
+
+
 def as_parts(tensor: Any) -> Any:
     """A tensor of complex numbers as programs take it: real and imaginary parts along a last axis."""
     if isinstance(tensor, torch.Tensor) and tensor.is_complex():
@@ -139,7 +156,8 @@ class CompiledModule:
         return next(values).item()  # a number or a size
 
 
-def _device_of(exported: torch.export.ExportedProgram) -> torch.device:
+def device_of(exported: torch.export.ExportedProgram) -> torch.device:
+    """The GPU that a tensor of the program is on, else the CPU."""
     for node in exported.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.device.type != "cpu":
@@ -171,11 +189,8 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
             backend="kiln") runs such models, with those ops eager.
         KilnError: as Client.compile.
     """
-    exported = without_vmap(exported)
-    for node in exported.graph.nodes:
-        if why := foreign_layout(node):
-            raise Unsupported(f"{node.target} {why}")
-    device = _device_of(exported)
+    exported = covered(exported)
+    device = device_of(exported)
     program = (client or client_for(coordinator)).compile(
         model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify,
         now=now)
@@ -186,9 +201,5 @@ def load(path: str | os.PathLike[str], *, mode: Mode = "default", client: Client
          coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False,
          verify: bool = False, now: bool = False) -> CompiledModule:
     """``compile`` of a ``.pt2`` file that torch.export.save wrote, with its weights."""
-    try:
-        exported = torch.export.load(os.fspath(path))
-    except (RuntimeError, OSError, AssertionError) as error:
-        raise KilnError(f"torch cannot read {os.fspath(path)}: {error}") from error
-    return compile(exported, mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s,
+    return compile(read_archive(path), mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s,
                    strict=strict, verify=verify, now=now)
