@@ -127,6 +127,15 @@ static void without_a_service(void) {
   kiln_compile_options cached = {.size = sizeof cached, .cached_only = 1};
   EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &cached, &program) == KILN_NOT_FOUND);
 
+  kiln_compile_options fetched = {.size = sizeof fetched, .fetch_only = 1};
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &fetched, &program) == KILN_OK);
+  EXPECT(kiln_program_input_count(program) > 0 && kiln_program_alignment(program) == 0);
+  kiln_program_close(program);
+  fetched.now = 1;
+  fetched.mode = KILN_MODE_MAX_AUTOTUNE;
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &fetched, &program) ==
+         KILN_INVALID_ARGUMENT);
+
   EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), NULL, &program) == KILN_OK);
   kiln_client_close(client); /* the program outlives it */
   EXPECT(strcmp(kiln_program_outcome(program), "local") == 0);
