@@ -79,10 +79,12 @@ Result<std::unique_ptr<kiln_program>> compile(const std::shared_ptr<Client>& cli
     TRY_STATUS(client->look_up(exported.graph, options).map([](const auto&) {}));
   const bool fetches = known_options.fetch_only != 0;
   if (fetches && options.now)
-    return fail(Code::kInvalidArgument, "fetch_only and now: a program that is not loaded cannot be exchanged");
+    return fail(Code::kInvalidArgument,
+                "fetch_only and now: a program that is not loaded cannot be exchanged");
   if (!options.now) {
-    TRY(std::unique_ptr<CompiledProgram> compiled, fetches ? client->fetch(exported.graph, options)
-                                                           : client->compile(exported.graph, options));
+    TRY(std::unique_ptr<CompiledProgram> compiled, fetches
+                                                       ? client->fetch(exported.graph, options)
+                                                       : client->compile(exported.graph, options));
     return described(std::move(compiled), exported);
   }
   TRY(std::shared_ptr<const TieredProgram> tiered,
