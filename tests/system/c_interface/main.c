@@ -127,15 +127,6 @@ static void without_a_service(void) {
   kiln_compile_options cached = {.size = sizeof cached, .cached_only = 1};
   EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &cached, &program) == KILN_NOT_FOUND);
 
-  kiln_compile_options fetched = {.size = sizeof fetched, .fetch_only = 1};
-  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &fetched, &program) == KILN_OK);
-  EXPECT(kiln_program_input_count(program) > 0 && kiln_program_alignment(program) == 0);
-  kiln_program_close(program);
-  fetched.now = 1;
-  fetched.mode = KILN_MODE_MAX_AUTOTUNE;
-  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &fetched, &program) ==
-         KILN_INVALID_ARGUMENT);
-
   EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), NULL, &program) == KILN_OK);
   kiln_client_close(client); /* the program outlives it */
   EXPECT(strcmp(kiln_program_outcome(program), "local") == 0);
@@ -159,6 +150,22 @@ static void without_a_service(void) {
   int refused = 0;
   EXPECT(kiln_refused_nodes(kNonzero, strlen(kNonzero), on_refused, &refused) == KILN_OK);
   EXPECT(refused == 1);
+}
+
+/* A program that is had and not loaded. */
+static void fetched_only(void) {
+  kiln_client* client = NULL;
+  kiln_program* program = NULL;
+  EXPECT(kiln_client_open(NULL, &client) == KILN_OK);
+  kiln_compile_options fetched = {.size = sizeof fetched, .fetch_only = 1};
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &fetched, &program) == KILN_OK);
+  EXPECT(kiln_program_input_count(program) > 0 && kiln_program_alignment(program) == 0);
+  kiln_program_close(program);
+  fetched.now = 1;
+  fetched.mode = KILN_MODE_MAX_AUTOTUNE;
+  EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &fetched, &program) ==
+         KILN_INVALID_ARGUMENT);
+  kiln_client_close(client);
 }
 
 /* What a client has that was given the program's bundle, and neither a service nor a compiler. */
@@ -323,6 +330,7 @@ int main(int argc, char** argv) {
     if (argc == 2) candidates_with_a_service(argv[1]);
   } else {
     without_a_service();
+    fetched_only();
     artifacts_without_a_service();
   }
   return 0;
