@@ -11,7 +11,7 @@ namespace kiln::testing {
 
 // Input and output: f32[elements].
 inline std::string slow_magnitude_text(int64_t elements) {
-  constexpr int kRounds = 24;
+  constexpr int kRounds = 64;
   std::string text = fmt::format("kiln.graph 1\n%0 = input 0 : f32[{}]\n", elements);
   for (int i = 0; i < kRounds; ++i)
     text += fmt::format("%{0} = mul %{1} %{1} : f32[{3}]\n%{2} = sqrt %{0} : f32[{3}]\n", 2 * i + 1,
