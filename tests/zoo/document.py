@@ -48,7 +48,8 @@ def machine(target: str) -> str:
 
 
 def described(target: str, mode: str) -> str:
-    versions = ", ".join(f"{each} {importlib.metadata.version(each).split('+')[0]}" for each in LIBRARIES)
+    installed = {each.metadata["Name"]: each.version.split("+")[0] for each in importlib.metadata.distributions()}
+    versions = ", ".join(f"{each} {installed.get(each, 'missing')}" for each in LIBRARIES)
     return f"target `{target}`, mode `{mode}`, on {time.strftime('%-d %B %Y')}, {machine(target)}; {versions}"
 
 
@@ -61,21 +62,35 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:.1e}"
 
 
-def cells(result: dict[str, Any] | None) -> list[str]:
+def figure(result: dict[str, Any], key: str, form: str) -> str:
+    return format(result[key], form) if key in result else ""
+
+
+def cells(result: dict[str, Any] | None, times: bool) -> list[str]:
+    """``times``: with those of what a model takes."""
     if result is None:
-        return ["", "", "", "", ""]
-    return [result["verdict"], str(result.get("kernels", "")), number(result.get("error")),
-            number(result.get("torch_error")), f"{result['seconds']:.1f}" if "seconds" in result else ""]
+        return [""] * (8 if times else 5)
+    found = [result["verdict"], str(result.get("kernels", "")), number(result.get("error")),
+             number(result.get("torch_error")), figure(result, "seconds", ".1f")]
+    if not times:
+        return found
+    other = "fails" if "torch_compile_why" in result else figure(result, "torch_compile_us", ".0f")
+    return [*found, figure(result, "fetch_ms", ".0f"), figure(result, "us", ".0f"), other]
+
+
+def has_times(run: Run) -> bool:
+    return any("us" in result for result in run.results.values())
 
 
 def row(result: dict[str, Any]) -> str:
-    return "| " + " | ".join([result["name"], *cells(result), shortened(result.get("why", ""))]) + " |"
+    return "| " + " | ".join([result["name"], *cells(result, "us" in result), shortened(result.get("why", ""))]) + " |"
 
 
 def summary(run: Run) -> str:
     verdicts = collections.Counter(str(result["verdict"]) for result in run.results.values())
+    ran = len(run.results) - verdicts["skipped"]
     return (f"{len(run.results)} models: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
-            + f" ({100 * verdicts['right'] / max(1, len(run.results)):.1f} % right)")
+            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)")
 
 
 def document(runs: list[Run], listed: list[str]) -> str:
@@ -90,6 +105,12 @@ def document(runs: list[Run], listed: list[str]) -> str:
         "below 1e-6. *close*: at most ten times PyTorch's. *cold*: seconds to compile every kernel of the program,",
         "nothing of it cached, on cores that other work shared. The last column has the reason of what is not right.",
     ]
+    if any(has_times(run) for run in runs):
+        lines += [
+            "*fetch*: milliseconds until a client that has nothing has a program that the service has. *us*:",
+            "microseconds of a call from Python, *torch.compile's* those of `torch.compile` in its default mode in",
+            "the same process: medians of alternating rounds of many calls. *fails*: `torch.compile` raises an error.",
+        ]
     shown = [each for each in listed if any(each in run.results for run in runs)]
     records = {each: [run.results.get(each) for run in runs] for each in shown}
     families: dict[str, list[str]] = {}
@@ -97,12 +118,15 @@ def document(runs: list[Run], listed: list[str]) -> str:
         family = next(record["family"] for record in records[each] if record)
         families.setdefault(family, []).append(each)
     for family, names in families.items():
-        heads = "".join(f" {i or ''} | kernels | error | PyTorch's | cold |"
-                        for i in (range(1, len(runs) + 1) if len(runs) > 1 else [0]))
+        heads = ""
+        for i, run in enumerate(runs, 1):
+            heads += f" {i if len(runs) > 1 else ''} | kernels | error | PyTorch's | cold |"
+            heads += " fetch | us | torch.compile's |" if has_times(run) else ""
         lines += ["", f"## {family[0].upper()}{family[1:]}", "",
-                  f"| model |{heads} |", "|---|" + "---|" * (5 * len(runs) + 1)]
+                  f"| model |{heads} |", "|---|" + "---|" * heads.count("|") + "---|"]
         for name in names:
             why = next((record["why"] for record in records[name] if record and record.get("why")), "")
-            parts = [part for record in records[name] for part in cells(record)]
+            parts = [part for run, record in zip(runs, records[name], strict=True)
+                     for part in cells(record, has_times(run))]
             lines.append("| " + " | ".join([name, *parts, shortened(why)]) + " |")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,5 @@
-"""The process that runs models: reads [name, archive folder] lines, answers each with a JSON object. See run.py."""
+"""The process that runs models: reads [name, archive folder, times] lines, answers each with a JSON object. See run.py.
+``times``: "" for none, "prepare" or "measure"."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from kiln.exported import as_parts
 from torch.utils._pytree import tree_leaves, tree_map
 
 from registry import Case, Model, models
+from times import beside_torch, fetch_ms
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 GRADIENT = 1e-3  # of the largest gradient: what a smaller one's error is measured by
@@ -110,24 +112,29 @@ def kernels_of(manifest: str) -> int:
 
 
 class Runner:
-    def __init__(self, mode: Any, target: str, coordinator: str) -> None:
-        self._mode, self._coordinator = mode, coordinator or None
+    def __init__(self, mode: Any, target: str, coordinator: str, lock: str = "") -> None:
+        self._mode, self._coordinator, self._lock = mode, coordinator or None, lock
         self._device = torch.device("cuda" if target == "cuda" else "cpu")
         self._models = models()
         torch.backends.cudnn.allow_tf32 = False  # the reference, and PyTorch's own error, are of f32
 
-    def __call__(self, name: str, archive: str) -> dict[str, Any]:
+    def __call__(self, name: str, archive: str, timing: str = "") -> dict[str, Any]:
         model = self._models[name]
         torch.manual_seed(0)
-        with self._device:  # what a model keeps beside its parameters and buffers lies there too
-            case = model.make()
+        try:
+            with self._device:  # what a model keeps beside its parameters and buffers lies there too
+                case = model.make()
+        except ModuleNotFoundError as error:
+            return {"verdict": "skipped", "why": f"{error.name} is not installed"}
         calls: list[Call] = [(case.args, case.kwargs), *case.others]
         calls = [mapped(call, lambda each: each.to(self._device)) for call in calls]
         case.args, case.kwargs = calls[0]
         case.module.to(self._device)
-        return self._training(case, calls) if model.training else self._inference(model, case, calls, archive)
+        if model.training:
+            return self._training(case, calls, timing)
+        return self._inference(model, case, calls, archive, timing)
 
-    def _inference(self, model: Model, case: Case, calls: list[Call], archive: str) -> dict[str, Any]:
+    def _inference(self, model: Model, case: Case, calls: list[Call], archive: str, timing: str) -> dict[str, Any]:
         case.module.eval()
         try:
             with torch.no_grad():
@@ -161,9 +168,23 @@ class Runner:
             traced = [flat(exported.module()(*copied(call)[0], **copied(call)[1])) for call in calls]
             if compared(traced, want, exact)["verdict"] == "wrong":
                 return {"verdict": "not exported", "why": "PyTorch's own run of the exported program differs"}
-        return {**result, "kernels": kernels_of(fast.program.manifest), "seconds": seconds}
+        result["kernels"] = kernels_of(fast.program.manifest)
+        if fast.program.outcome != "hit":  # else it was fetched
+            result["seconds"] = seconds
+        if timing == "measure" and self._coordinator:
+            result["fetch_ms"] = fetch_ms(exported, self._mode, self._coordinator)
+        if timing:
+            args, kwargs = calls[0]
+            other = torch.compile(copy.deepcopy(plain))
 
-    def _training(self, case: Case, calls: list[Call]) -> dict[str, Any]:
+            def call_other() -> Any:
+                with torch.no_grad():
+                    return other(*args, **kwargs)
+
+            result.update(beside_torch(lambda: fast(*args, **kwargs), call_other, self._device, timing, self._lock))
+        return result
+
+    def _training(self, case: Case, calls: list[Call], timing: str) -> dict[str, Any]:
         import kiln.dynamo
 
         case.module.train()
@@ -192,6 +213,12 @@ class Runner:
         refused = [f"{each.op} {each.why}" for report in reports for each in report.refused]
         if any(each is None for each in programs) or refused:
             result["why"] = "part runs eager: " + "; ".join(dict.fromkeys(refused))
+        if timing:
+            other_module = copy.deepcopy(plain)
+            other = torch.compile(other_module)
+            result.update(beside_torch(lambda: gradients(case.module, fast, calls[0]),
+                                       lambda: gradients(other_module, other, calls[0]), self._device, timing,
+                                       self._lock))
         return result
 
 
@@ -237,11 +264,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     warnings.simplefilter("ignore")
-    runner = Runner(*sys.argv[1:4])
+    runner = Runner(*sys.argv[1:5])
     for line in sys.stdin:
-        name, archive = json.loads(line)
+        name, archive, timing = json.loads(line)
         try:
-            result = runner(name, archive)
+            result = runner(name, archive, timing)
         except Exception as error:
             result = {"verdict": "crashed", "why": f"{type(error).__name__}: {error}"}
         print(json.dumps(result), file=answers, flush=True)

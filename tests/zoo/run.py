@@ -5,18 +5,25 @@
     ops/zoo --mode max-autotune --coordinator tcp://127.0.0.1:7557
     ops/zoo --target cuda --jobs 8 on the GPU of this machine, eight models at a time
     ops/zoo --results FILE         keeps what became of each; a second run goes on where the first one ended
+    ops/zoo --times                also what a fetch from the coordinator takes, and a call, beside torch.compile's of
+                                   PyTorch; of what FILE has, too. --prepare-times: has torch.compile fill Inductor's
+                                   cache, so that a run that measures, and does nothing beside it, is short
+    ops/zoo --part 1/2             every second model, from the second on
     ops/zoo --document FILE...     writes docs/models.md from such files and runs nothing; FILE=TEXT says what and when
                                    a file's run was that does not say so itself
     ops/zoo --archive DIR NAME...  keeps NAME.pt2 and NAME.safetensors (its inputs and PyTorch's outputs)
 
 The reference is the model in f64 where PyTorch can run it so, else in f32. An error is the largest difference of an
 output over the largest value of that output. A model is right when its error is at most 1.2 times PyTorch's own in
-f32, or below 1e-6, which is a few roundings. Exits with 1 when a model is wrong or gives no answer."""
+f32, or below 1e-6, which is a few roundings. Models come in turn from the families, so that what a run leaves that is
+ended early has some of each; a model whose library is missing is skipped. Exits with 1 when a model is wrong or gives
+no answer."""
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import queue
@@ -37,7 +44,8 @@ class Worker:
     """A process that runs models one after the other, so that one which crashes or hangs costs itself only."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        command = [sys.executable, str(HERE / "one.py"), options.mode, options.target, options.coordinator]
+        command = [sys.executable, str(HERE / "one.py"), options.mode, options.target, options.coordinator,
+                   options.device_lock]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -48,10 +56,10 @@ class Worker:
             self._lines.put(line)
         self._lines.put("")
 
-    def ask(self, name: str, archive: str, limit: float) -> dict[str, Any]:
+    def ask(self, name: str, archive: str, timing: str, limit: float) -> dict[str, Any]:
         """What became of the model; ``lost`` when the process is of no more use."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([name, archive]) + "\n")
+        self._process.stdin.write(json.dumps([name, archive, timing]) + "\n")
         self._process.stdin.flush()
         begun = time.monotonic()
         while True:
@@ -85,7 +93,7 @@ class Pool:
     def ask(self, model: Any) -> dict[str, Any]:
         thread = threading.get_ident()
         worker = self._workers.get(thread) or self._workers.setdefault(thread, Worker(self._options))
-        answer = worker.ask(model.name, self._options.archive, self._options.limit)
+        answer = worker.ask(model.name, self._options.archive, timing_of(self._options), self._options.limit)
         if answer.pop("lost", False):
             del self._workers[thread]
         return {"name": model.name, "family": model.family, **answer}
@@ -93,6 +101,31 @@ class Pool:
     def close(self) -> None:
         for worker in self._workers.values():
             worker.close()
+
+
+def timing_of(options: argparse.Namespace) -> str:
+    return "measure" if options.times else "prepare" if options.prepare_times else ""
+
+
+def in_turn(models: list[Any]) -> list[Any]:
+    """The first model of each family, then the second ones, and so on."""
+    families: dict[str, list[Any]] = {}
+    for each in models:
+        families.setdefault(each.family, []).append(each)
+    rows = itertools.zip_longest(*families.values())
+    return [each for row in rows for each in row if each is not None]
+
+
+def is_done(record: dict[str, Any] | None, times: bool) -> bool:
+    if record is None or record["verdict"] == "skipped":
+        return False
+    return not times or "us" in record or record["verdict"] not in ("right", "close")
+
+
+def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """A second run finds in the service's cache what the first one had compiled: the first one's seconds are the cold
+    ones."""
+    return {**new, "seconds": old["seconds"]} if old and "seconds" in old and "kernels" in new else new
 
 
 def main() -> int:
@@ -105,6 +138,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at a time")
     parser.add_argument("--results", type=Path, metavar="FILE",
                         help="a line of JSON for each model; those that it has are not run again")
+    parser.add_argument("--times", action="store_true", help="measure fetches and calls")
+    parser.add_argument("--prepare-times", action="store_true", help="have torch.compile compile each model, too")
+    parser.add_argument("--device-lock", default="", metavar="FILE", help="kiln-worker's: locked while calls are timed")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="every N-th model, from the I-th on; from 0")
     parser.add_argument("--archive", default="", metavar="DIR")
     parser.add_argument("--document", nargs="+", default=[], metavar="FILE")
     options = parser.parse_args()
@@ -125,10 +162,14 @@ def main() -> int:
     whole, parts = set(options.names) & set(known), set(options.names) - set(known)
     chosen = [each for each in known.values()
               if not options.names or each.name in whole or any(part in each.name for part in parts)]
+    part, parts_in_all = map(int, options.part.split("/"))
+    chosen = in_turn(chosen)[part::parts_in_all]
     pool = Pool(options)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as threads:
-        asked = [threads.submit(pool.ask, each) for each in chosen if each.name not in done]
-        for result in (each.result() for each in concurrent.futures.as_completed(asked)):
+        asked = [threads.submit(pool.ask, each) for each in chosen
+                 if not is_done(done.get(each.name), options.times)]
+        for answer in (each.result() for each in concurrent.futures.as_completed(asked)):
+            result = merged(done.get(answer["name"]), answer)
             print(row(result), flush=True)
             if options.results:
                 with options.results.open("a") as file:

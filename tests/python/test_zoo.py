@@ -1,0 +1,96 @@
+"""What tests/zoo measures and writes, of records and of functions: its models need libraries from PyPI."""
+
+import itertools
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
+
+import document
+import run as zoo_run
+import times
+
+CPU = torch.device("cpu")
+PLAIN = {"family": "decoder", "verdict": "right", "kernels": 3, "error": 1e-7, "torch_error": 2e-7, "seconds": 1.25}
+TIMED = {**PLAIN, "fetch_ms": 12.4, "us": 250.2, "torch_compile_us": 310.6}
+
+
+def table(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def test_columns_of_times_are_of_the_runs_that_have_them() -> None:
+    without = document.Run("no times", {"a": {"name": "a", **PLAIN}, "b": {"name": "b", **PLAIN}})
+    with_times = document.Run("times", {"a": {"name": "a", **TIMED}})
+    heads, _, a, b = table(document.document([without, with_times], ["a", "b"]))
+    same = ["kernels", "error", "PyTorch's", "cold"]
+    assert heads == ["model", "1", *same, "2", *same, "fetch", "us", "torch.compile's", ""]
+    assert a[11:14] == ["12", "250", "311"]
+    assert b[11:14] == ["", "", ""]
+    assert len({len(each) for each in (heads, a, b)}) == 1
+    assert "fetch" not in document.document([without], ["a", "b"])
+
+
+def test_a_model_that_torch_compile_fails_says_so() -> None:
+    record = {"name": "a", **{key: value for key, value in TIMED.items() if key != "torch_compile_us"},
+              "torch_compile_why": "Unsupported: that"}
+    assert table(document.document([document.Run("times", {"a": record})], ["a"]))[2][6:9] == ["12", "250", "fails"]
+
+
+def test_skipped_models_are_no_share_of_those_that_ran() -> None:
+    run = document.Run("", {"a": {"name": "a", **PLAIN}, "b": {"name": "b", "verdict": "skipped"}})
+    assert document.summary(run) == "2 models: 1 right, 1 skipped (100.0 % right)"
+
+
+def test_a_run_goes_on_with_what_has_no_times_or_was_skipped() -> None:
+    assert zoo_run.is_done(PLAIN, times=False)
+    assert not zoo_run.is_done(PLAIN, times=True)
+    assert zoo_run.is_done(TIMED, times=True)
+    assert zoo_run.is_done({"verdict": "refused"}, times=True)
+    assert not zoo_run.is_done({"verdict": "skipped"}, times=False)
+    assert not zoo_run.is_done(None, times=False)
+
+
+def test_cold_seconds_are_those_of_the_first_run() -> None:
+    assert zoo_run.merged(PLAIN, {**TIMED, "seconds": 0.02})["seconds"] == 1.25
+    assert zoo_run.merged(PLAIN, {"verdict": "right", "kernels": 3})["seconds"] == 1.25
+    assert zoo_run.merged(None, TIMED)["seconds"] == 1.25
+    assert "seconds" not in zoo_run.merged(PLAIN, {"verdict": "no answer"})
+
+
+def test_models_come_in_turn_from_the_families() -> None:
+    models = [SimpleNamespace(name=name, family=name[0]) for name in ("a1", "a2", "a3", "b1", "c1", "c2")]
+    assert [each.name for each in zoo_run.in_turn(models)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
+
+
+def test_arms_are_timed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = [0.0], []
+    monkeypatch.setattr(times, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def arm(name: str, seconds: float) -> times.Call:
+        def call() -> None:
+            calls.append(name)
+            now[0] += seconds * (100 if len(calls) == 30 else 1)  # one call is held up
+
+        return call
+
+    found = times.beside_torch(arm("ours", 0.004), arm("other", 0.010), CPU, "measure")
+    assert found == {"us": pytest.approx(4000), "torch_compile_us": pytest.approx(10000)}
+    rounds = [calls[0], *(b for a, b in itertools.pairwise(calls) if a != b)]
+    assert len(rounds) >= times.ROUNDS
+    assert calls.count("ours") > calls.count("other")  # rounds of the same length
+
+
+def test_an_arm_that_fails_is_said_and_the_other_is_timed() -> None:
+    def fails() -> None:
+        raise ValueError("no such op")
+
+    found = times.beside_torch(lambda: time.sleep(1e-4), fails, CPU, "measure")
+    assert found["torch_compile_why"] == "ValueError: no such op"
+    assert found["us"] > 0 and "torch_compile_us" not in found
+    assert times.beside_torch(fails, lambda: None, CPU, "prepare") == {}
