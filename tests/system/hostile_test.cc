@@ -128,7 +128,7 @@ std::vector<Attempt> attempts() {
        "static int n; out0[i] = in0[i] + (i == 0 && ++n > 1 ? 0 : in0[i]);"},
       {"WrongAtOneElement", "false", true, "out0[i] = in0[i] + (i == 63 ? 0 : in0[i]);"},
       {"WrongNowAndThen", "false", true,
-       "out0[i] = in0[i] + (__builtin_ia32_rdtsc() & 1 ? 0 : in0[i]);"},
+       "out0[i] = in0[i] + (__builtin_ia32_rdtsc() * 0x9e3779b97f4a7c15 >> 63 ? 0 : in0[i]);"},
       {"WrongByTheClock", "({ long t[2]; syscall(228, 1, t); t[0] >= 0; })", true},
   };
 }
