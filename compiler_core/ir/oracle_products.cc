@@ -143,8 +143,11 @@ void multiply_reals(int64_t batches, int64_t m, int64_t n, int64_t k, const std:
 
 void convolve_reals(const ConvolutionSizes& sizes, const std::vector<double>& x,
                     const std::vector<double>& w, std::vector<double>& out) {
-  const auto& [images, groups, channels, outputs, in, window, result, stride, dilation, low] =
-      sizes;
+  // Names of their own: clang 14, which fuzzes, has lambdas capture no structured bindings.
+  const int64_t images = sizes.images, groups = sizes.groups;
+  const int64_t channels = sizes.channels, outputs = sizes.outputs;
+  const Sizes &in = sizes.in, &window = sizes.window, &result = sizes.result;
+  const Sizes &stride = sizes.stride, &dilation = sizes.dilation, &low = sizes.low;
   const int64_t taps = window[0] * window[1] * window[2], k = channels * taps;
   const int64_t plane = in[0] * in[1] * in[2], n = result[0] * result[1] * result[2];
   // Out of channel 0: where the window of each position begins, for each axis.
