@@ -91,7 +91,8 @@ typedef struct kiln_client_options {
   void* read_links_user;
 } kiln_client_options;
 
-/* Contacts nobody. `options` may be NULL. */
+/* Contacts nobody. `options`
+ * may be NULL. */
 KILN_API kiln_code kiln_client_open(const kiln_client_options* options, kiln_client** client);
 KILN_API void kiln_client_close(kiln_client* client);
 
@@ -151,13 +152,14 @@ typedef struct kiln_compile_options {
   /* 1: a MAX_AUTOTUNE program that is not tuned yet is answered at once, with the best there is: of
    * outcome "tier0", the DEFAULT program. kiln_program_successor() has the tuned one, later. */
   int32_t now;
-  /* 1: the program is had and checked, but not loaded: for machines without its device. It describes
-   * itself and gives its bundle; a launch is KILN_UNSUPPORTED. Not with `now`. */
+  /* 1: the program is fetched and checked, but not loaded: for machines without its device. It
+   * describes itself and gives its bundle; a launch is KILN_UNSUPPORTED. Not with `now`. */
   int32_t fetch_only;
 } kiln_compile_options;
 
-/* The program of a graph, loaded and ready to launch here, unless `fetch_only`. `bytes`: a .pt2 archive of
- * torch.export.save, its models/model.json alone, or Kiln's text form. `options` may be NULL. */
+/* The program of a graph, loaded and ready to launch here, unless `fetch_only`. `bytes`: a .pt2
+ * archive of torch.export.save, its models/model.json alone, or Kiln's text form. `options`
+ * may be NULL. */
 KILN_API kiln_code kiln_compile(kiln_client* client, const void* bytes, size_t bytes_size,
                                 const kiln_compile_options* options, kiln_program** program);
 /* The same of a file. */
@@ -314,7 +316,8 @@ typedef struct kiln_artifact {
   int32_t leased; /* with a miss: somebody else still makes it */
 } kiln_artifact;
 
-/* A miss is no error. `options` may be NULL. */
+/* A miss is no error. `options`
+ * may be NULL. */
 KILN_API kiln_code kiln_artifact_get(kiln_artifacts* artifacts, const char* kind, const char* key,
                                      const kiln_artifact_options* options,
                                      kiln_artifact** artifact);

@@ -1,4 +1,4 @@
-"""kiln.warm and python -m kiln warm: a fleet has what replicas ask for later."""
+"""kiln.warm and python -m kiln warm: replicas find later what the fleet tuned now."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def both():
 def wrong():
     raise ValueError("no weights here")
 
-def sparse():
-    return torch.export.export(torch.nn.Threshold(0.5, 0), (torch.ones(3).to_sparse(),))
+def missing():
+    return "no_such_file.pt2"
 
 def bad_call():
     return {"short": (Model(), (torch.ones(5, 3),)), "good": exported()}
@@ -118,6 +118,7 @@ def test_what_goes_wrong_has_its_exit_code(service: str, models: Path) -> None:
     wrong = run(models, "models_to_warm:wrong", coordinator=service)
     assert (wrong.returncode, "no weights here" in wrong.stderr) == (2, True)
     assert run(models, "no_such_module:f", coordinator=service).returncode == 2
+    assert run(models, "models_to_warm:missing", coordinator=service).returncode == 2
     some = run(models, "models_to_warm:bad_call", "--mode", "default", coordinator=service)
     assert some.returncode == 2
     assert "short" in some.stderr

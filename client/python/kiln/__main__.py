@@ -38,13 +38,14 @@ late, 6 an op that Kiln does not cover."""
 
 
 def _exit_code(error: KilnError) -> int:
+    """The code with which the ``kiln`` command ends on such an error (docs/cli.md)."""
     if isinstance(error, Unsupported):
         return 6
     if isinstance(error, (Overloaded, DeadlineExceeded)):
         return 5
     if isinstance(error, Unavailable):
         return 3
-    return 1 if isinstance(error, (Corruption, InternalError)) or type(error) is KilnError else 2
+    return 1 if isinstance(error, (Corruption, InternalError)) else 2
 
 
 def _models(given: Any, name: str) -> Iterator[tuple[str, Any, Any, Any]]:

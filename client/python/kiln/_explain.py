@@ -93,8 +93,8 @@ def _described(report: GraphReport) -> GraphLine:
     return GraphLine(report.name, parts, refused, report.failures)
 
 
-def call_both_ways(compiled: Callable[..., Any], model: Callable[..., Any], args: Sequence[Any],
-                   kwargs: Mapping[str, Any]) -> None:
+def call_with_backward(compiled: Callable[..., Any], model: Callable[..., Any], args: Sequence[Any],
+                       kwargs: Mapping[str, Any]) -> None:
     """Calls ``compiled``, and its backward where the outputs need gradients. Gradients are kept nowhere."""
     outputs = compiled(*args, **kwargs)
     needing = [each for each in torch.utils._pytree.tree_leaves(outputs)
@@ -128,6 +128,6 @@ def explain(model: Callable[..., Any], *inputs: Any, mode: str | None = None,
             dynamo.watch(None)
 
     torch._dynamo.reset()
-    call_both_ways(torch.compile(model, backend=backend), model, inputs, {})
+    call_with_backward(torch.compile(model, backend=backend), model, inputs, {})
     torch._dynamo.reset()
     return Explanation([_described(report) for report in reports])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kiln import dynamo
-from kiln._explain import call_both_ways
+from kiln._explain import call_with_backward
 from kiln._settings import Settings
 from kiln._torch import libnvrtc, target_of
 from kiln.client import Client, Program, Progress
@@ -20,7 +20,7 @@ from kiln.exported import covered, device_of, model_json, read_archive
 
 
 class Warmed(NamedTuple):
-    """What the fleet has for a model."""
+    """The programs that the fleet has for a model."""
 
     name: str
     target: str  #: "cuda:sm_90a"; "" where no op of the model is Kiln's
@@ -30,7 +30,7 @@ class Warmed(NamedTuple):
 
 
 class _Recorded(Settings):
-    """Settings that ask the fleet alone, and know which programs it gave, or why it gave none."""
+    """Settings that ask the fleet alone. They keep the programs that it gave, and the last error."""
 
     def __init__(self, mode: str, options: Mapping[str, Any]) -> None:
         super().__init__(mode, options)
@@ -48,8 +48,10 @@ class _Recorded(Settings):
         try:
             program = self.client.compile(model_json, mode=self.mode, target=target, deadline_s=self.deadline_s,
                                           verify=self.mode == "default")
+        except Unsupported:  # torch.compile runs such a graph eager, as replicas will
+            raise
         except KilnError as error:
-            self.error = self.error or error
+            self.error = error
             raise
         self.programs.append(program)
         return program
@@ -104,10 +106,10 @@ def warm(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
         def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             return dynamo.compile_graph(module, example_inputs, settings)
 
-        call_both_ways(torch.compile(model, backend=backend), model, args, kwargs or {})
+        call_with_backward(torch.compile(model, backend=backend), model, args, kwargs or {})
         torch._dynamo.reset()
-        if settings.error is not None and not isinstance(settings.error, Unsupported):
-            raise settings.error  # torch.compile runs such a graph eager; what Kiln does not cover stays so
+        if settings.error is not None:
+            raise settings.error
         programs = settings.programs
     return Warmed(name or str(getattr(model, "__name__", type(model).__name__)), programs[0].target if programs else "",
                   sum(len(json.loads(program.manifest)["kernels"]) for program in programs),

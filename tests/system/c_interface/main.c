@@ -152,7 +152,7 @@ static void without_a_service(void) {
   EXPECT(refused == 1);
 }
 
-/* A program that is had and not loaded. */
+/* A program that is fetched, but not loaded. */
 static void fetched_only(void) {
   kiln_client* client = NULL;
   kiln_program* program = NULL;

@@ -55,7 +55,7 @@ class ReferenceValues {
   const std::vector<bool> in_place_;
 };
 
-// Of sizes; 1 of none.
+// The product of sizes; 1 where there are none.
 int64_t element_count(std::span<const int64_t> sizes);
 
 }  // namespace kiln::runner
