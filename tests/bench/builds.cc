@@ -1,4 +1,4 @@
-// What NVRTC takes for the candidates of programs, by kernel template: what a fleet's compilers do when
+// Times NVRTC on the candidates of programs, by kernel template: the work of a fleet's compilers when
 // the programs are tuned from an empty cache. Needs no GPU.
 //
 //   builds FILE... [--target cuda:sm_90a] [--every N] [--texts DIR]

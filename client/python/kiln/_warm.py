@@ -34,7 +34,7 @@ class _Recorded(Settings):
 
     def __init__(self, mode: str, options: Mapping[str, Any]) -> None:
         super().__init__(mode, options)
-        # What this machine could compile or has on its disk is no answer of the fleet's.
+        # No fallback and no cache on disk: only an answer of the fleet counts.
         self.client = Client(self.coordinator, fallback=False, cache_dir="", libnvrtc=libnvrtc())
         self.programs: list[Program] = []
         self.error: KilnError | None = None

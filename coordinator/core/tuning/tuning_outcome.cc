@@ -9,14 +9,14 @@
 namespace kiln {
 namespace {
 
-// By the records of 3,169 kernels of the zoo that leaves 60 % of the finalists, and winners that are 0.03 %
+// The records of 3,169 kernels of the zoo say: this leaves 60 % of the finalists, and winners are 0.03 %
 // slower, 16 of 2,065 by more than 1 % (tests/gpu/LOG.md, "Tuning").
 constexpr double kReachOfFinals = 1.05;
 
 }  // namespace
 
-// Without those that the device that timed the first one, too, found further behind than a final makes
-// up for. Times of two devices are compared by their calibration alone: those stay.
+// Leaves out finalists that are too far behind the first one, where one device timed both. Times of two
+// devices are less comparable: a finalist that another device timed stays.
 std::vector<size_t> TuningTask::within_reach(std::vector<size_t> finalists) const {
   if (finalists.empty()) return finalists;
   const int first = static_cast<int>(finalists.front());

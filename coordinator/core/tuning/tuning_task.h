@@ -17,8 +17,7 @@
 // (tuning_builds.cc). A candidate may be leased twice, when its first worker is late: the first result that
 // settles it counts. Finals are skipped when screening left one candidate within `race_drop` of the
 // best, or within 5 % where one device timed both: a race would drop the others anyway; otherwise
-// finals.h decides. A runner killed in a
-// final counts like one killed in screening.
+// finals.h decides. A runner killed in a final counts like one killed in screening.
 #pragma once
 
 #include <functional>
