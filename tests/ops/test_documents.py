@@ -153,7 +153,8 @@ class Documents(unittest.TestCase):
     def test_every_option_that_is_named_is_one(self) -> None:
         options = self.options()
         known = set().union(*options.values())
-        scripts = "".join(path.read_text(errors="ignore") for folder in ("ops", "tests/gpu", "tests/simulation")
+        folders = ("ops", "tests/gpu", "tests/simulation", "tests/zoo")
+        scripts = "".join(path.read_text(errors="ignore") for folder in folders
                           for path in sorted((ROOT / folder).rglob("*")) if path.is_file())
         wrong = []
         for document in DOCUMENTS:
