@@ -160,14 +160,18 @@ struct WarpSums {
       }
     }
   }
-  // The last products of all are those at `last` of the tiles, if that lies in them.
+  // The last products of all are those at `last` of the tiles, if that lies in them. Other tiles have
+  // a loop of their own, which asks nothing.
   KILN_MEMBER void multiply(const char* tile_a, const char* tile_b, int last) {
-    _Pragma("unroll Core::unroll") for (int depth = 0; depth < Tiling::depth; depth += Core::depth) {
-      if (Core::has_last && last - depth >= 0 && last - depth < Core::depth) {
-        if constexpr (Core::has_last) multiply_at<true>(tile_a, tile_b, depth);
-      } else {
-        multiply_at<false>(tile_a, tile_b, depth);
-      }
+    if (!Core::has_last || last >= Tiling::depth) {
+      _Pragma("unroll Core::unroll") for (int depth = 0; depth < Tiling::depth; depth += Core::depth)
+          multiply_at<false>(tile_a, tile_b, depth);
+      return;
+    }
+    if constexpr (Core::has_last) {
+      _Pragma("unroll 1") for (int depth = 0; depth <= last - Core::depth; depth += Core::depth)
+          multiply_at<false>(tile_a, tile_b, depth);
+      multiply_at<true>(tile_a, tile_b, last / Core::depth * Core::depth);
     }
   }
   // To `staged`, [rows, columns] of the block with rows `pitch` apart.
