@@ -239,7 +239,7 @@ double wgmma_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 8,
+      .version = 9,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -267,7 +267,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 12,
+      .version = 13,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

@@ -143,7 +143,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

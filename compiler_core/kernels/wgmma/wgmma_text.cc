@@ -58,8 +58,8 @@ std::string print_wgmma(const WgmmaInstruction& x) {
   };
   const int a = count, b = count + (x.a_in_registers ? 4 : 1);
   const std::string signature = fmt::format(
-      "KILN_INLINE void {}({} (&d)[{}], const {}, const char* b, bool adds) {{\n", x.name,
-      integers ? "int" : "float", count, x.a_in_registers ? "unsigned (&a)[4]" : "char* a");
+      "KILN_INLINE void {}({} (&d)[{}], {}, Place b, bool adds) {{\n", x.name,
+      integers ? "int" : "float", count, x.a_in_registers ? "const unsigned (&a)[4]" : "Place a");
   const std::string first = x.a_in_registers
                                 ? fmt::format("{{%{}, %{}, %{}, %{}}}", a, a + 1, a + 2, a + 3)
                                 : fmt::format("%{}", a);

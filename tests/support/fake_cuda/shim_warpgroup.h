@@ -318,6 +318,7 @@ KILN_INLINE void boxes_are_stored() {
 KILN_INLINE void stmatrix_x4(void* row, const unsigned (&x)[4]) {
   kiln_fake::store_matrices(row, x);
 }
+using Place = const char*;  // of a matrix in shared memory
 KILN_INLINE void warpgroup_begin() {}
 KILN_INLINE void warpgroup_commit() {}
 template <class T, int count>

@@ -117,18 +117,18 @@ struct Rows {
     }
   }
   // Begins score = query * key^T.
-  KILN_MEMBER void multiply_keys(const char* query, const char* key) {
+  KILN_MEMBER void multiply_keys(Place query, Place key) {
     warpgroup_begin();
     _Pragma("unroll") for (int s = 0; s < Tiling::steps; ++s)
-        keys_multiply(score, query + s / 4 * (kBlockRows * 128) + s % 4 * 32,
-                      key + s / 4 * (Tiling::keys * 128) + s % 4 * 32, s > 0);
+        keys_multiply(score, query + (s / 4 * (kBlockRows * 128) + s % 4 * 32),
+                      key + (s / 4 * (Tiling::keys * 128) + s % 4 * 32), s > 0);
     warpgroup_commit();
   }
   // Begins sum += weight * value.
-  KILN_MEMBER void add_values(const char* value) {
+  KILN_MEMBER void add_values(Place value) {
     warpgroup_begin();
     _Pragma("unroll") for (int k = 0; k < Tiling::keys / 16; ++k)
-        values_multiply(sum, weight[k], value + k / 4 * (Tiling::room * 128) + k % 4 * 2048, true);
+        values_multiply(sum, weight[k], value + (k / 4 * (Tiling::room * 128) + k % 4 * 2048), true);
     warpgroup_commit();
   }
   // Products become scores, where there are a row and a key; `row`, `key`: this thread's first.

@@ -73,11 +73,11 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
   _Pragma("unroll 1") for (int step = 0; step < steps; ++step) {
     barrier_wait(ring.full + 8 * slot.number, slot.parity);
     warpgroup_begin();
-    const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
-    const char* b = ring.b + slot.number * kBBytes;
+    const Place a = ring.a + slot.number * kABytes + group * kTileRows * 128;
+    const Place b = ring.b + slot.number * kBBytes;
     _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q) {
       _Pragma("unroll") for (int i = 0; i < kParts; ++i)
-          warpgroup_multiply(sums[i], a + i * kAtomBytes + q * (A::depth_inner ? 32 : 2048),
+          warpgroup_multiply(sums[i], a + (i * kAtomBytes + q * (A::depth_inner ? 32 : 2048)),
                              b + q * (B::depth_inner ? 32 : 2048), step + q > 0);
     }
     warpgroup_commit();
@@ -141,13 +141,13 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
     scale.take();
     if (step + 1 < Tiling::steps) scale.read(scales, tile, group, step + 1);
     barrier_wait(ring.full + 8 * slot.number, slot.parity);
-    const char* a = ring.a + slot.number * kABytes + group * kTileRows * 128;
-    const char* b = ring.b + slot.number * kBBytes;
+    const Place a = ring.a + slot.number * kABytes + group * kTileRows * 128;
+    const Place b = ring.b + slot.number * kBBytes;
     _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
       Wide part[Tiling::columns / 2];
       warpgroup_begin();
       _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q)
-          warpgroup_multiply(part, a + i * kAtomBytes + q * 32, b + q * 32, q > 0);
+          warpgroup_multiply(part, a + (i * kAtomBytes + q * 32), b + q * 32, q > 0);
       warpgroup_commit();
       warpgroup_wait<0>();
       warpgroup_hold(part);
