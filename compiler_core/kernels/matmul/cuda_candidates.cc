@@ -102,7 +102,8 @@ bool fits(const CudaMatmulSchedule& schedule, const Product& product) {
   const MatmulCore core = matmul_core(product);
   const int size = stored_bytes(product), second = second_bytes(product);
   const bool threads = core == MatmulCore::kThreads;
-  const int rows = threads ? 4 : 16, columns = threads ? 8 : 16;  // of one warp, at least
+  // Of one warp, at least; kernels that widen weights have rows as the second operand.
+  const int rows = threads ? 4 : product.narrow ? 8 : 16, columns = threads ? 8 : 16;
   const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
                      schedule.bn % (columns * schedule.warps_n) == 0 &&
                      schedule.bk % core_depth(core) == 0;
@@ -148,6 +149,8 @@ constexpr std::array<BlockTile, 15> kHalfTiles = {{{128, 256, 2, 4},
                                                    {16, 128, 1, 4},
                                                    {16, 64, 1, 4},
                                                    {16, 32, 1, 2}}};
+// Of kernels that widen weights, for few rows.
+constexpr std::array<BlockTile, 3> kNarrowTiles = {{{8, 128, 1, 4}, {8, 64, 1, 4}, {8, 32, 1, 2}}};
 constexpr std::array<BlockTile, 10> kF32Tiles = {{{128, 128, 4, 2},
                                                   {128, 64, 2, 2},
                                                   {64, 128, 2, 2},
@@ -236,9 +239,13 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
   const MatmulCore core = matmul_core(problem);
   const bool halves = core == MatmulCore::kHalves;
   std::vector<CudaMatmulSchedule> all;
-  for (const BlockTile tile : tiles_for(core)) {
+  const std::span<const BlockTile> known = tiles_for(core);
+  std::vector<BlockTile> tiles(known.begin(), known.end());
+  if (problem.narrow) tiles.insert(tiles.end(), kNarrowTiles.begin(), kNarrowTiles.end());
+  const int least = problem.narrow ? 8 : 16;
+  for (const BlockTile tile : tiles) {
     // A tile of which at most half is used has a smaller sister.
-    if ((tile.bm > 16 && tile.bm >= 2 * problem.m) || (tile.bn > 64 && tile.bn >= 2 * problem.n))
+    if ((tile.bm > least && tile.bm >= 2 * problem.m) || (tile.bn > 64 && tile.bn >= 2 * problem.n))
       continue;
     for (const int bk : {16, 32, 64, 128})
       for (const int stages : {2, 4, 3, 6})

@@ -36,7 +36,7 @@ struct CudaMatmulSchedule {
   int group = 8;                  // rows of tiles that neighbouring blocks stay in
 
   static void fields(auto& f, auto& s) {
-    f("bm", s.bm, multiples_of(16, 16, 256));
+    f("bm", s.bm, multiples_of(8, 8, 256));
     f("bn", s.bn, multiples_of(16, 16, 256));
     f("bk", s.bk, multiples_of(16, 16, 128));
     f("warps_m", s.warps_m, between(1, 8));

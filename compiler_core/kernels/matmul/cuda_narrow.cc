@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/matmul/factor_text.h"
 
@@ -51,12 +53,24 @@ std::string NarrowWeights::print_type() const {
       "  static constexpr int group = {};\n"
       "  static constexpr bool scaled = {}, zeroed = {}, shifted = {}, whole_zeros = {};\n"
       "  static constexpr bool is_signed = {}, packed = {}, high_first = {};\n"
-      "  static constexpr int word_depth = {};\n}};\n",
-      weights().group, weights().scale != kInvalidNode, weights().zero != kInvalidNode,
-      weights().shift != kInvalidNode, weights().has_whole_zeros(),
+      "  static constexpr int word_depth = {}, common_zero = {};\n}};\n",
+      weights().group, weights().scale != kInvalidNode,
+      weights().zero != kInvalidNode && !common_zero(), weights().shift != kInvalidNode,
+      weights().has_whole_zeros(),
       *problem_.narrow == DType::kI8 || weights().packing != Packing::kNone,
       weights().packing != Packing::kNone, weights().packing == Packing::kHighFirst,
-      problem_.word_depth);
+      problem_.word_depth, common_zero().value_or(0));
+}
+
+std::optional<int> NarrowWeights::common_zero() const {
+  if (weights().packing == Packing::kNone || weights().zero == kInvalidNode) return std::nullopt;
+  const Node* node = &graph_.node(weights().zero);
+  while (node->op == Op::kView) node = &graph_.node(node->operands[0]);
+  if (node->op != Op::kConstant) return std::nullopt;
+  constexpr double kMost = 64;  // sums of it and of halves' powers of two are exact
+  const double value = std::get<ConstantAttr>(node->attr).as_double();
+  if (value != std::floor(value) || std::abs(value) > kMost) return std::nullopt;
+  return static_cast<int>(weights().adds_zero ? -value : value);
 }
 
 std::string NarrowWeights::print_multiply(std::string_view shift) const {

@@ -3,6 +3,7 @@
 // the problem, which must outlive it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ class NarrowWeights {
 
  private:
   const Dequantised& weights() const { return *problem_.b.dequantised; }
+  // Of weights of 4 bits: the integer that is subtracted from all of them, where it is a constant.
+  std::optional<int> common_zero() const;
 
   const Graph& graph_;
   const SizedMatmul& problem_;

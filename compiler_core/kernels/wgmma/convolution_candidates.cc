@@ -70,7 +70,9 @@ std::vector<Schedule> im2col_candidates(const Graph& graph, const ConvolutionPro
     // A tile of which at most half is used has a smaller sister.
     if ((tile.bm > 64 && tile.bm >= 2 * product.m) || (tile.bn > 32 && tile.bn >= 2 * product.n))
       return;
-    WgmmaConvolutionSchedule schedule{{tile.bm, tile.bn, tile.groups, 8, 8}, 1, shared};
+    // Weights are small: neighbouring blocks share pixels, which they bring once.
+    constexpr int kStages = 8, kRaster = 1;
+    WgmmaConvolutionSchedule schedule{{tile.bm, tile.bn, tile.groups, kStages, kRaster}, 1, shared};
     while (schedule.stages > 3 && !fits_convolution(schedule, graph)) --schedule.stages;
     if (fits_convolution(schedule, graph)) ranked.emplace_back(ranking.cycles(schedule), schedule);
   };

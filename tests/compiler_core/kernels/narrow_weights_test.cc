@@ -226,6 +226,32 @@ TEST(NarrowWeights, WordsAgreeInEveryLayoutGroupAndStep) {
         }
 }
 
+// A constant zero is subtracted while weights are widened, whichever way it is written.
+TEST(NarrowWeights, ZerosThatAllHaveAreSubtractedOnce) {
+  for (const Op op : {Op::kSub, Op::kAdd})
+    for (const double zero : {3.0, 8.0, 64.0, 100.0})
+      for (const bool high_first : {false, true}) {
+        GraphBuilder b;
+        const NodeId bytes = b.input(DType::kU8, {48, 64});
+        const NodeId q = b.cast(testing::taken_apart(b, bytes, high_first), DType::kF32);
+        const NodeId moved = b.binary(op, q, testing::constant_like(b, q, zero));
+        const NodeId w = b.permute(b.reshape(b.cast(moved, DType::kBF16), {48, 128}), {1, 0});
+        const NodeId y = b.matmul(b.input(DType::kBF16, {7, 128}), w);
+        EXPECT_EQ(check(workload_of(b, b.cast(y, DType::kBF16)), {8, 32, 64, 1, 2, 3, 1, 8}), "")
+            << static_cast<int>(op) << ' ' << zero << high_first;
+      }
+}
+
+TEST(NarrowWeights, EightRowsAreATileOfWidenedWeightsAlone) {
+  const CudaMatmulSchedule eight{8, 32, 64, 1, 2, 3, 1, 8};
+  GraphBuilder b;
+  const NodeId y = b.matmul(b.input(DType::kBF16, {7, 128}), b.input(DType::kBF16, {128, 48}));
+  const Workload halves = workload_of(b, b.cast(y, DType::kBF16));
+  EXPECT_FALSE(lower(halves, to_schedule(eight), kHopper));
+  EXPECT_TRUE(
+      lower(workload_of(Weights{.m = 7}), to_schedule(CudaNarrowMatmulSchedule{eight}), kHopper));
+}
+
 // Every half byte is taken as it is.
 TEST(NarrowWeights, EveryHalfByteOfWordsAgrees) {
   for (const DType half : {DType::kBF16, DType::kF16}) {
@@ -246,6 +272,7 @@ TEST(NarrowWeights, WordsOfSizesThatTilesDoNotDivideAgree) {
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 8, 128}, {19, 40, 384}, {70, 136, 640}})
     for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{16, 64, 128, 1, 4, 4, 1, 8},
                                                {64, 64, 128, 2, 2, 3, 1, 8},
+                                               {8, 128, 128, 1, 4, 4, 1, 8},
                                                {128, 16, 128, 4, 1, 2, 1, 8}})
       EXPECT_EQ(
           check(words_workload({.m = m, .n = n, .k = k, .group = 64, .of_lane = 4}), schedule), "")
@@ -300,6 +327,7 @@ TEST(NarrowWeights, OddSizesAgree) {
     for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{16, 64, 128, 1, 4, 4, 1, 8},
                                                {64, 64, 64, 2, 2, 3, 1, 8},
                                                {32, 128, 32, 1, 4, 3, 1, 4},
+                                               {8, 32, 64, 1, 2, 4, 1, 8},
                                                {128, 16, 64, 4, 1, 2, 1, 8}})
       EXPECT_EQ(check(workload_of({.m = m, .n = n, .k = k}), schedule), "") << m << ' ' << n;
 }

@@ -9,7 +9,8 @@
 //                   for; 0: all of them; scaled, zeroed, shifted: whether there are any, or addends;
 //                   whole_zeros: they are integers; is_signed; packed: of 4 bits, high_first: the first
 //                   one in the upper half of a byte; word_depth: that of ATen's words (plan/four_bits.h),
-//                   0: bytes of neighbours
+//                   0: bytes of neighbours; common_zero: of weights of 4 bits, a zero of all, which is
+//                   not among `zeroed`
 namespace {
 
 // The functions (line, depth) that give a scale, a zero and an addend.
@@ -89,7 +90,9 @@ KILN_INLINE int not_negative(int x) {
 struct WideBf16 {
   using Core = MmaBf16;
   const unsigned of_128 = in_register(0x43434343u), of_minus_128 = in_register(0xc3c3c3c3u);
-  const unsigned minus_128 = in_register(0xc300c300u);
+  const unsigned of_words = in_register(0x43004300u), minus_128;
+  // `zero`: what the smallest number of small ones stands for, below 128 in size.
+  KILN_MEMBER explicit WideBf16(int zero) : minus_128(in_register(both(-128.0f - static_cast<float>(zero)))) {}
 #ifndef KILN_ON_HOST
   KILN_INLINE unsigned sum(unsigned x, unsigned y) {
     unsigned z;
@@ -103,15 +106,15 @@ struct WideBf16 {
   }
 #endif
   KILN_INLINE unsigned both(float x) { return pack_bf16(x, x); }
-  // The lowest 4 bits of both halves of x.
-  KILN_MEMBER unsigned lowest(unsigned x) const { return sum((x & 0x000f000fu) | 0x43004300u, minus_128); }
+  // The lowest 4 bits of both halves of x, less the zero.
+  KILN_MEMBER unsigned lowest(unsigned x) const { return sum((x & 0x000f000fu) | of_words, minus_128); }
   // Four signed bytes. The low 7 bits behind those of 128, and -128 or, of negative ones, -256.
   KILN_MEMBER void widen(unsigned (&wide)[2], unsigned x) const {
     const unsigned low = x & 0x7f7f7f7fu, sign = x & 0x80808080u;
     wide[0] = sum(below_bytes<0>(low, of_128), below_bytes<0>(sign, of_minus_128));
     wide[1] = sum(below_bytes<1>(low, of_128), below_bytes<1>(sign, of_minus_128));
   }
-  // Four bytes below 128.
+  // Four bytes below 128, less the zero.
   KILN_MEMBER void widen_small(unsigned (&wide)[2], unsigned x) const {
     wide[0] = sum(below_bytes<0>(x, of_128), minus_128);
     wide[1] = sum(below_bytes<1>(x, of_128), minus_128);
@@ -119,8 +122,9 @@ struct WideBf16 {
 };
 struct WideF16 {
   using Core = MmaF16;
-  const unsigned of_1024 = in_register(0x64646464u), minus_1024 = in_register(0xe400e400u);
-  const unsigned minus_1152 = in_register(0xe480e480u);
+  const unsigned of_1024 = in_register(0x64646464u), minus_1152 = in_register(0xe480e480u);
+  const unsigned of_words = in_register(0x64006400u), minus_1024;
+  KILN_MEMBER explicit WideF16(int zero) : minus_1024(in_register(both(-1024.0f - static_cast<float>(zero)))) {}
 #ifndef KILN_ON_HOST
   KILN_INLINE unsigned sum(unsigned x, unsigned y) {
     unsigned z;
@@ -134,14 +138,13 @@ struct WideF16 {
   }
 #endif
   KILN_INLINE unsigned both(float x) { return pack_f16(x, x); }
-  KILN_MEMBER unsigned lowest(unsigned x) const { return sum((x & 0x000f000fu) | 0x64006400u, minus_1024); }
+  KILN_MEMBER unsigned lowest(unsigned x) const { return sum((x & 0x000f000fu) | of_words, minus_1024); }
   // Four signed bytes. All 8 bits, the sign turned, behind those of 1024, and -1152.
   KILN_MEMBER void widen(unsigned (&wide)[2], unsigned x) const {
     const unsigned turned = x ^ 0x80808080u;
     wide[0] = sum(below_bytes<0>(turned, of_1024), minus_1152);
     wide[1] = sum(below_bytes<1>(turned, of_1024), minus_1152);
   }
-  // Four bytes below 128.
   KILN_MEMBER void widen_small(unsigned (&wide)[2], unsigned x) const {
     wide[0] = sum(below_bytes<0>(x, of_1024), minus_1024);
     wide[1] = sum(below_bytes<1>(x, of_1024), minus_1024);
@@ -183,7 +186,7 @@ struct NarrowSums {
                 B::depth_inner && (group == 0 || Tiling::depth % group == 0 || group % Tiling::depth == 0));
   // The factors of this lane's two columns of 16.
   struct ColumnFactors { float scale[2], zero[2], addend[2]; };
-  const Wide halves;
+  const Wide halves{Weights::common_zero};
   const Given& factors;
   const int first_line;  // of B, of this warp
   float sum[eights][sixteens][4];
@@ -227,17 +230,26 @@ struct NarrowSums {
         if constexpr (zeros && Weights::zeroed) to[j].zero[i] = factors.zero(at, depth);
       }
   }
-  // The factors of a group are read while the one before it is multiplied. One scale for all of the depth
-  // is read when the sums are there.
-  KILN_MEMBER void load_factors(int depth, bool is_first) {
+  // Reads the factors of the group around `depth`, the first of this block. One scale for all of the
+  // depth is read when the sums are there.
+  KILN_MEMBER void begin(int depth) {
     if constexpr (group > 0) {
-      if (is_first) read_factors<groups, true>(next, depth);
-      _Pragma("unroll") for (int j = 0; j < sixteens; ++j) current[j] = next[j];
-      const int follows = (depth / group + 1) * group;
-      if (follows < A::depth) read_factors<groups, true>(next, follows);
+      read_factors<groups, true>(next, depth);
     } else {
       read_factors<false, true>(current, depth);
+      negate_zeros();
     }
+  }
+  // Takes the factors of the group around `depth`, and reads the next group's while this one is multiplied:
+  // those of the last again, since a branch would wait for what it has read.
+  KILN_MEMBER void take_factors(int depth) {
+    if constexpr (group > 0) {
+      _Pragma("unroll") for (int j = 0; j < sixteens; ++j) current[j] = next[j];
+      read_factors<groups, true>(next, (not_negative(depth) / group + 1) * group);
+      negate_zeros();
+    }
+  }
+  KILN_MEMBER void negate_zeros() {
     if constexpr (offset) {
       _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
         _Pragma("unroll") for (int i = 0; i < 2; ++i) {
@@ -268,9 +280,9 @@ struct NarrowSums {
   KILN_MEMBER void multiply(const char* tile_a, const char* tile_b, int from, bool is_first) {
     constexpr bool in_step = group > 0 && group <= Tiling::depth;
     constexpr int divisor = group > 0 ? group : 1;
-    if (is_first || (group > Tiling::depth && from % divisor == 0)) load_factors(from, is_first);
+    if (group > Tiling::depth && (is_first || from % divisor == 0)) take_factors(from);
     _Pragma("unroll 1") for (int first = 0; first < Tiling::depth; first += unrolled) {
-      if (in_step && first % divisor == 0 && !(is_first && first == 0)) load_factors(from + first, false);
+      if (in_step && first % divisor == 0) take_factors(from + first);
       _Pragma("unroll") for (int depth = 0; depth < unrolled; depth += 32)
           multiply_32(tile_a, tile_b, first + depth);
       has_part = true;
@@ -395,6 +407,7 @@ KILN_INLINE void multiply_narrow_tile(const typename A::stored* a, const typenam
     }
     cp_async_commit();
   }
+  sums.begin(begin * depth);
   int stage = 0;
   char* next_tile = shared + (stages - 1) * stage_bytes;
   _Pragma("unroll 1") for (int step = begin; step < end; ++step) {
