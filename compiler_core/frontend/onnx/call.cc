@@ -134,6 +134,22 @@ std::vector<int> OnnxCall::axes(const std::vector<int64_t>& given, size_t rank) 
   return result;
 }
 
+void OnnxCall::keep_within(const Dim& part, const Dim& size) {
+  const std::vector<SymbolId> ids = part.symbols();
+  if (ids.size() != 1 || !size.is_constant() || is_never_negative(size - part) ||
+      is_never_negative(part - size))
+    return;
+  std::vector<int64_t> values(symbols_.size());
+  const auto at_zero = part.evaluate(values);
+  values[static_cast<size_t>(ids[0])] = 1;
+  const auto at_one = part.evaluate(values);
+  if (!at_zero || !at_one) return;
+  const int64_t slope = *at_one - *at_zero;
+  if (slope <= 0 || part != Dim(slope) * Dim::symbol(ids[0]) + Dim(*at_zero)) return;
+  const int64_t most = (size.constant() - *at_zero) / slope;
+  if (most >= symbols_[static_cast<size_t>(ids[0])].range.min) operands_.bound(ids[0], most);
+}
+
 bool OnnxCall::is_never_negative(const Dim& dim) const {
   return dim.lower_bound([this](SymbolId id) { return symbols_[static_cast<size_t>(id)].range; }) >=
          0;

@@ -22,6 +22,8 @@ class OnnxOperands {
   virtual NodeId tensor(std::string_view name) = 0;
   // Null when the elements are computed from data, or are many. The pointer lives as long as this.
   virtual const KnownTensor* known(std::string_view name) = 0;
+  // The program holds for no larger value of the symbol.
+  virtual void bound(SymbolId, int64_t /*most*/) {}
 };
 
 // An argument of an ATen op, by its schema's name.
@@ -90,6 +92,9 @@ class OnnxCall {
   std::vector<int> axes(const std::vector<int64_t>& given, size_t rank);  // ascending
   // `dim` is never negative, whatever the symbols.
   bool is_never_negative(const Dim& dim) const;
+  // `part` of a constant size: where it may be more, its symbol gets a largest value, so that longer
+  // inputs are refused when the program is called.
+  void keep_within(const Dim& part, const Dim& size);
 
   Values aten_values(std::string_view target, const std::vector<AtenArgument>& arguments);
   Expr aten(std::string_view target, const std::vector<AtenArgument>& arguments);

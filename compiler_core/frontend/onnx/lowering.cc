@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -14,6 +15,9 @@ namespace {
 // Core nodes of a program; what a hostile model makes of few bytes ends here.
 constexpr NodeId kMostCoreNodes = 400'000;
 constexpr size_t kMostSymbols = 256;
+// A bound of a symbol that is found on the way holds from the start: the model is read once more.
+constexpr int kMostReadings = 8;
+using SymbolBounds = std::map<SymbolId, int64_t>;  // the largest values
 
 // The meaning of a name: a node of the graph once one was needed, and what is known without it.
 struct OnnxValue {
@@ -27,8 +31,8 @@ struct OnnxValue {
 class OnnxModelLowering : public OnnxOperands {
  public:
   OnnxModelLowering(const OnnxModel& model, std::string_view bytes,
-                    const std::optional<std::filesystem::path>& folder)
-      : model_(model), bytes_(bytes), folder_(folder) {}
+                    const std::optional<std::filesystem::path>& folder, SymbolBounds bounds)
+      : model_(model), bytes_(bytes), folder_(folder), bounds_(std::move(bounds)) {}
 
   Result<ExportedProgram> run() {
     TRY_STATUS(refuse_uncovered_onnx_ops(model_));
@@ -69,6 +73,13 @@ class OnnxModelLowering : public OnnxOperands {
     const auto found = values_.find(name);
     return found == values_.end() ? nullptr : known_of_value(found->second);
   }
+
+  void bound(SymbolId id, int64_t most) override {
+    int64_t& bound = bounds_.try_emplace(id, most).first->second;
+    bound = std::min(bound, most);
+  }
+  // Those that were given, and those found since.
+  const SymbolBounds& bounds() const { return bounds_; }
 
  private:
   Status define(std::string_view name, OnnxValue value) {
@@ -135,7 +146,8 @@ class OnnxModelLowering : public OnnxOperands {
       return fail(Code::kUnsupported,
                   "more than " + std::to_string(kMostSymbols) + " dynamic sizes are not covered");
     // At least 1: ONNX gives no range, and an empty batch is nobody's.
-    const Symbol symbol{{1, SymbolRange().max}, 0};
+    const auto bound = bounds_.find(static_cast<SymbolId>(symbols_.size()));
+    const Symbol symbol{{1, bound == bounds_.end() ? SymbolRange().max : bound->second}, 0};
     symbols_.push_back(symbol);
     const SymbolId id = b_.symbol(symbol.range, symbol.hint);
     if (!name.empty()) symbols_by_name_.emplace(name, id);
@@ -328,6 +340,7 @@ class OnnxModelLowering : public OnnxOperands {
   const std::optional<std::filesystem::path>& folder_;
   GraphBuilder b_;
   int64_t version_ = 0;
+  SymbolBounds bounds_;
   std::vector<Symbol> symbols_;
   std::unordered_map<std::string_view, SymbolId> symbols_by_name_;
   std::unordered_map<std::string_view, OnnxValue> values_;
@@ -339,7 +352,16 @@ class OnnxModelLowering : public OnnxOperands {
 
 Result<ExportedProgram> lower_onnx_model(const OnnxModel& model, std::string_view bytes,
                                          const std::optional<std::filesystem::path>& folder) {
-  return OnnxModelLowering(model, bytes, folder).run();
+  SymbolBounds bounds;
+  for (int i = 0; i < kMostReadings; ++i) {
+    OnnxModelLowering lowering(model, bytes, folder, bounds);
+    auto program = lowering.run();
+    if (lowering.bounds() == bounds) return program;
+    bounds = lowering.bounds();
+  }
+  return fail(Code::kUnsupported,
+              "its slices bound its dynamic sizes again and again; give the "
+              "sizes that are known as numbers");
 }
 
 }  // namespace kiln

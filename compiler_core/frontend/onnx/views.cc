@@ -190,6 +190,7 @@ Values slice(OnnxCall& c) {
     if (!c.ok()) return {};
     // Exporters write the largest number of any type for "to the end".
     const bool to_end = ends[i].is_constant() && ends[i].constant() >= INT32_MAX;
+    if (steps[i] > 0 && !to_end) c.keep_within(ends[i], x.shape()[static_cast<size_t>(axis)]);
     x = steps[i] < 0 ? slice_backwards(c, x, axis, starts[i], ends[i], steps[i])
                      : c.aten("aten.slice.Tensor", {{"self", x},
                                                     {"dim", axis},

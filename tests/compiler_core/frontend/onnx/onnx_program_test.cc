@@ -89,6 +89,26 @@ TEST(OnnxProgram, ArithmeticOnDynamicSizesIsDoneWhileReading) {
   EXPECT_EQ(program->graph.symbols()[0].range.min, 1);
 }
 
+// A table of positions, of which a text's length is taken: a text is at most as long as it.
+TEST(OnnxProgram, ASliceOfAConstantSizeToADynamicOneBoundsIt) {
+  OnnxGraphText graph;
+  graph.inputs = {onnx_value("x", kOnnxFloat, {"length", "2"})};
+  graph.outputs = {onnx_value("y", kOnnxFloat, {"length", "2"})};
+  graph.initializers = {
+      onnx_tensor_of<float>("table", kOnnxFloat, {6, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}),
+      onnx_tensor_of<int64_t>("zero", kOnnxInt64, {1}, {0}),
+      onnx_tensor_of<int64_t>("one", kOnnxInt64, {1}, {1})};
+  graph.nodes = {onnx_node("Shape", {"x"}, {"s"}), onnx_node("Gather", {"s", "zero"}, {"l"}),
+                 onnx_node("Add", {"l", "one"}, {"end"}),
+                 onnx_node("Slice", {"table", "one", "end", "zero"}, {"positions"}),
+                 onnx_node("Add", {"x", "positions"}, {"y"})};
+  const auto program = read_onnx_bytes(onnx_model(graph), std::nullopt);
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_TRUE(verify(program->graph));
+  EXPECT_EQ(program->graph.symbols()[0].range, (SymbolRange{1, 5}));
+  EXPECT_EQ(to_string(program->graph.node(program->graph.outputs()[0]).shape), "[s0,2]");
+}
+
 TEST(OnnxProgram, EveryUncoveredOpIsNamedWithItsNodeAndAWayOut) {
   OnnxGraphText graph = relu();
   graph.nodes = {onnx_node("NonZero", {"x"}, {"n"}, {}, "first"),
