@@ -12,6 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 
 import document
+import reference
 import run as zoo_run
 import times
 
@@ -40,6 +41,67 @@ def test_a_model_that_torch_compile_fails_says_so() -> None:
     record = {"name": "a", **{key: value for key, value in TIMED.items() if key != "torch_compile_us"},
               "torch_compile_why": "Unsupported: that"}
     assert table(document.document([document.Run("times", {"a": record})], ["a"]))[2][6:9] == ["12", "250", "fails"]
+
+
+class Narrow(torch.nn.Module):
+    """Asks for f32 itself, and mixes it with what it is given: PyTorch refuses that once the rest is f64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        steps = torch.arange(64, dtype=torch.float32) / 64
+        return self.layer(x.float().exp() * steps) @ torch.full((8, 2), 0.1)  # type: ignore[no-any-return]
+
+
+def outputs(module: torch.nn.Module, call: reference.Call) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return [module(*call[0], **call[1])]
+
+
+def test_the_reference_is_f64_where_a_model_asks_for_f32() -> None:
+    torch.manual_seed(0)
+    module, x = Narrow(), torch.randn(4, 64)
+    with pytest.raises(RuntimeError, match="dtype"):
+        outputs(Narrow().double(), ((x.double(),), {}))
+    want = outputs(module, ((x,), {}))
+    exact, kind = reference.reference(module, [((x,), {})], outputs, [want], 0.0)
+    assert kind == "f64" and exact[0][0].dtype == torch.float64
+    steps = torch.arange(64, dtype=torch.float64) / 64
+    by_hand = (x.double().exp() * steps) @ module.layer.weight.double().t() + module.layer.bias.double()
+    assert reference.difference(exact[0], [by_hand @ torch.full((8, 2), 0.1, dtype=torch.float64)]) < 1e-14
+    assert 1e-9 < reference.difference(want, exact[0]) < 1e-6
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_products_of_groups_have_an_f64_reference() -> None:
+    offs = torch.tensor([2, 2, 5], dtype=torch.int32)
+    x, weight, wide = torch.randn(5, 16), torch.randn(3, 16, 8), torch.randn(16, 24)
+    for a, b in ((x, weight), (x.t().contiguous(), torch.randn(5, 8))):
+        spans = [slice(0, 2), slice(2, 2), slice(2, 5)]
+        with reference.all_wide():
+            have = torch._grouped_mm(a.double(), b.double(), offs=offs)
+        parts = [a.double()[each] @ b.double()[i] if b.dim() == 3 else a.double()[:, each] @ b.double()[each]
+                 for i, each in enumerate(spans)]
+        assert torch.equal(have, torch.cat(parts) if b.dim() == 3 else torch.stack(parts))
+    columns = reference.grouped_mm(torch.ones(3, 4, 16), wide, torch.tensor([8, 8, 24]))
+    assert torch.equal(columns, torch.ones(4, 16) @ wide)
+
+
+def test_a_model_without_a_wider_run_says_so() -> None:
+    class Fixed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.dtype != torch.float32:
+                raise TypeError
+            return x.exp()
+
+    call: reference.Call = ((torch.randn(4),), {})
+    want = outputs(Fixed(), call)
+    exact, kind = reference.reference(Fixed(), [call], outputs, [want], 0.0)
+    assert kind == "own" and exact[0] is want
+    record = {"name": "a", **PLAIN, "reference": kind}
+    assert table(document.document([document.Run("", {"a": record})], ["a"]))[2][4] == "own"
 
 
 def test_skipped_models_are_no_share_of_those_that_ran() -> None:

@@ -70,8 +70,9 @@ def cells(result: dict[str, Any] | None, times: bool) -> list[str]:
     """``times``: with those of what a model takes."""
     if result is None:
         return [""] * (8 if times else 5)
-    found = [result["verdict"], str(result.get("kernels", "")), number(result.get("error")),
-             number(result.get("torch_error")), figure(result, "seconds", ".1f")]
+    torch_has = "own" if result.get("reference") == "own" else number(result.get("torch_error"))
+    found = [result["verdict"], str(result.get("kernels", "")), number(result.get("error")), torch_has,
+             figure(result, "seconds", ".1f")]
     if not times:
         return found
     other = "fails" if "torch_compile_why" in result else figure(result, "torch_compile_us", ".0f")
@@ -100,10 +101,11 @@ def document(runs: list[Run], listed: list[str]) -> str:
         "The zoo: models from the libraries that people take them from, as they export, with random weights and small",
         f"configurations. `tests/zoo` lists {len(listed)}; `ops/zoo` runs them and wrote this page, of these runs:", "",
         *(f"{i}. {run.text}. {summary(run)}." for i, run in enumerate(runs, 1)), "",
-        "*error* is the largest difference from the model in f64 (f32 where PyTorch cannot run it so) over the",
-        "largest value of the output, *PyTorch's* that of PyTorch. *right*: at most 1.2 times PyTorch's, or",
-        "below 1e-6. *close*: at most ten times PyTorch's. *cold*: seconds to compile every kernel of the program,",
-        "nothing of it cached, on cores that other work shared. The last column has the reason of what is not right.",
+        "*error* is the largest difference from the model in f64 over the largest value of the output, *PyTorch's*",
+        "that of PyTorch. *own*: PyTorch has no wider run of the model, so that the difference is from PyTorch's",
+        "result. *right*: at most 1.2 times PyTorch's, or below 1e-6. *close*: at most ten times PyTorch's. *cold*:",
+        "seconds to compile every kernel of the program, nothing of it cached, on cores that other work shared. The",
+        "last column has the reason of what is not right.",
     ]
     if any(has_times(run) for run in runs):
         lines += [

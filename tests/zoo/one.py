@@ -6,13 +6,11 @@ from __future__ import annotations
 import copy
 import io
 import json
-import math
 import os
 import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +18,13 @@ import kiln
 import kiln.exported
 import torch
 from kiln.exported import as_parts
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
+from reference import Call, copied, difference, mapped, reference
 from registry import Case, Model, models
 from times import beside_torch, fetch_ms
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 GRADIENT = 1e-3  # of the largest gradient: what a smaller one's error is measured by
-
-
-def mapped(values: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    return tree_map(lambda each: function(each) if isinstance(each, torch.Tensor) else each, values)
-
-
-def widened(values: Any, wide: torch.dtype) -> Any:
-    return mapped(values, lambda each: each.to(wide) if each.dtype == torch.float32 else each)
-
-
-def copied(values: Any) -> Any:
-    return mapped(values, torch.clone)
 
 
 def gradients(module: torch.nn.Module, function: Any, call: Call) -> list[Any]:
@@ -51,54 +37,6 @@ def gradients(module: torch.nn.Module, function: Any, call: Call) -> list[Any]:
 
 def flat(outputs: Any) -> list[Any]:
     return [as_parts(each) for each in tree_leaves(outputs)]
-
-
-def scale_of(value: Any) -> float:
-    """The largest finite magnitude."""
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
-        return 0.0
-    value = value.double()
-    return float(torch.where(value.isfinite(), value.abs(), 0.0).max().item())
-
-
-def difference(have: list[Any], want: list[Any], least: float = 0.0) -> float:
-    """The largest difference of an output over its largest value; infinite where shapes or integers differ. Outputs
-    smaller than ``least`` of the largest one count as that large: some gradients are sums that cancel to nothing."""
-    if len(have) != len(want):
-        return float("inf")
-    worst, floor = 0.0, least * max(map(scale_of, want), default=0.0)
-    for a, b in zip(have, want, strict=True):
-        if not isinstance(b, torch.Tensor):
-            if a != b:
-                return float("inf")
-            continue
-        if not isinstance(a, torch.Tensor) or a.shape != b.shape:
-            return float("inf")
-        if not b.is_floating_point():
-            if not torch.equal(a.cpu(), b.cpu()):
-                return float("inf")
-            continue
-        x, y = a.detach().cpu().double(), b.detach().cpu().double()
-        same = (x == y) | (x.isnan() & y.isnan())
-        off = torch.where(same, 0.0, (x - y).abs())
-        found = off.max().item() / max(scale_of(y), floor, 1e-30) if y.numel() else 0.0
-        worst = max(worst, float("inf") if math.isnan(found) else found)
-    return worst
-
-
-def reference(plain: torch.nn.Module, calls: list[Call], run: Callable[[torch.nn.Module, Call], list[Any]],
-              want: list[list[Any]], least: float) -> list[list[Any]]:
-    """The outputs of every call in f64, or in f32 where PyTorch has no such thing; else PyTorch's own."""
-    narrow = any(each.dtype in (torch.bfloat16, torch.float16) for each in plain.parameters())
-    for wide, widen in ((torch.float64, torch.nn.Module.double), (torch.float32, torch.nn.Module.float)):
-        try:
-            made = [run(widen(copy.deepcopy(plain)), copied(widened(call, wide))) for call in calls]
-        except Exception:
-            continue
-        # A model that is quantised, or that takes its dtype from a number, is another one in f64.
-        alike = all(difference(a, b, least) < (5e-2 if narrow else 1e-2) for a, b in zip(want, made, strict=True))
-        return made if alike else want
-    return want
 
 
 def judged(have: float, torch_has: float) -> str:
@@ -160,10 +98,10 @@ class Runner:
         plain = copy.deepcopy(case.module)  # the program changes the model's buffers where the model would
         have = [copied(flat(fast(*call[0], **call[1]))) for call in calls]
         want = [eager(copy.deepcopy(plain), copied(call)) for call in calls]
-        exact = reference(plain, calls, eager, want, 0.0)
+        exact, wide = reference(plain, calls, eager, want, 0.0)
         if archive:
             keep(Path(archive), model.name, exported, calls[0], want[0])
-        result = compared(have, want, exact)
+        result = {**compared(have, want, exact), "reference": wide}
         if result["verdict"] == "wrong":
             traced = [flat(exported.module()(*copied(call)[0], **copied(call)[1])) for call in calls]
             if compared(traced, want, exact)["verdict"] == "wrong":
@@ -206,9 +144,9 @@ class Runner:
             return gradients(module, module, call)
 
         want = [eager(copy.deepcopy(plain), copied(call)) for call in calls]
-        exact = reference(plain, calls, eager, want, GRADIENT)
+        exact, wide = reference(plain, calls, eager, want, GRADIENT)
         programs = [program for report in reports for _, program in report.partitions]
-        result = {**compared(have, want, exact, GRADIENT), "seconds": seconds,
+        result = {**compared(have, want, exact, GRADIENT), "reference": wide, "seconds": seconds,
                   "kernels": sum(kernels_of(each.manifest) for each in programs if each is not None)}
         refused = [f"{each.op} {each.why}" for report in reports for each in report.refused]
         if any(each is None for each in programs) or refused:
