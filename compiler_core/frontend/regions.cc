@@ -282,33 +282,69 @@ class Region {
     return built(std::move(results));
   }
 
-  // while_loop(condition, body, state, more): unrolled where the condition follows from numbers, as
-  // a counter against a bound does.
+  // while_loop(condition, body, state, more): unrolled for as many steps as follow from numbers, as
+  // those of a counter against a bound do. Of a condition that asks data besides, a select keeps the
+  // state from the first step on that it forbids; what it then says of that state stays the same.
   Result<Values> while_loop() {
     if (graph(0) == nullptr || graph(1) == nullptr)
       return fail(Code::kInvalidArgument, "has no condition or no body");
-    TRY(Values state, listed(2));
+    TRY(Values results, listed(2));
     TRY(const Values more, listed(3));
+    Values state = results;       // the same, as numbers where they follow if no step was forbidden
+    NodeId going = kInvalidNode;  // no step was forbidden; none: whatever the data are
     for (int64_t steps = 0;; ++steps) {
       TRY_STATUS(fits(*graph(1), steps));
       for (NodeId& each : state) each = evaluated(each).value_or(each);
       Values operands = state;
       operands.insert(operands.end(), more.begin(), more.end());
       TRY(const Values condition, run(*graph(0), operands));
-      const std::optional<NodeId> known =
-          condition.size() == 1 ? evaluated(condition[0]) : std::nullopt;
+      if (!b_.ok()) return fail(*b_.error());
+      NodeId allowed = kInvalidNode;
+      if (condition.size() == 1 && numel(b_.shape(condition[0])).is(1))
+        allowed = b_.reshape(b_.cast(condition[0], DType::kBool), {});
+      const std::optional<bool> known =
+          allowed == kInvalidNode ? std::nullopt : known_part(allowed);
       if (!known)
         return fail(
             Code::kUnsupported,
             "whose number of steps depends on data cannot be planned: give it a fixed number "
-            "(with where, for what is done), or run it outside the program");
-      if (!b_.ok()) return fail(*b_.error());
-      if (std::get<ConstantAttr>(b_.node(*known).attr).as_int() == 0) return state;
+            "(with where, for what is done), bound it by a counter (`(i < most) & ...`), or run it "
+            "outside the program");
+      if (!*known) return built(std::move(results));
+      if (!evaluated(allowed))
+        going = going == kInvalidNode ? allowed : b_.binary(Op::kAnd, going, allowed);
       TRY(const Values next, run(*graph(1), operands));
       if (next.size() != state.size())
         return fail(Code::kInvalidArgument, "has a body that gives another number of tensors");
-      state = next;
+      if (!b_.ok()) return fail(*b_.error());
+      for (size_t i = 0; i < next.size(); ++i) {
+        const std::optional<NodeId> number = evaluated(next[i]);
+        const Shape shape = b_.shape(next[i]);
+        results[i] = going == kInvalidNode || next[i] == results[i]
+                         ? number.value_or(next[i])
+                         : b_.select(b_.broadcast(going, shape), next[i], results[i]);
+        state[i] = number.value_or(results[i]);
+      }
     }
+  }
+
+  // Of a conjunction: false where a part is known to be, true where one is and none is known to be
+  // false, nothing where no part follows from numbers.
+  std::optional<bool> known_part(NodeId conjunction) {
+    std::optional<bool> result;
+    std::vector<NodeId> parts{conjunction};
+    for (size_t i = 0; i < parts.size() && i < kMostEvaluated; ++i) {
+      if (const std::optional<NodeId> known = evaluated(parts[i])) {
+        result = std::get<ConstantAttr>(b_.node(*known).attr).as_int() != 0;
+        if (!*result) return result;
+        continue;
+      }
+      const Node& node = b_.node(parts[i]);
+      if (node.op != Op::kAnd || node.dtype != DType::kBool) continue;
+      for (const NodeId each : node.operands)
+        if (std::find(parts.begin(), parts.end(), each) == parts.end()) parts.push_back(each);
+    }
+    return result;
   }
 
   // The scalar as a constant, where no input takes part in it.

@@ -340,6 +340,28 @@ def looped() -> Case:
     return Case(Looped(), (torch.rand(32) + 0.5,))
 
 
+class Converging(nn.Module):
+    """The same until it changes little, in at most 8 steps."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        def going_on(i: torch.Tensor, root: torch.Tensor) -> torch.Tensor:
+            return (i < 8) & ((root * root - x).abs().max() > 1e-2)
+
+        def step(i: torch.Tensor, root: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return i + 1, 0.5 * (root + x / root)
+
+        begin = torch.zeros((), dtype=torch.long, device=x.device)
+        return while_loop(going_on, step, (begin, torch.ones_like(x)))  # type: ignore
+
+
+@model("while_loop, until it converges", "loops")
+def converging() -> Case:
+    return Case(Converging(), (torch.rand(32) + 0.5,), others=[((torch.rand(32) * 100 + 0.5,), {}),
+                                                               ((torch.ones(32),), {})])
+
+
 class WithLoss(nn.Module):
     """A model's mean square of its first floating result: something to differentiate."""
 

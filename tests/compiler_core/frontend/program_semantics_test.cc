@@ -2,7 +2,10 @@
 // outputs beyond what the model returns.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
+#include <tuple>
 
 #include "tests/compiler_core/frontend/one_node.h"
 
@@ -152,6 +155,60 @@ TEST(Loops, a_condition_on_data_is_refused_with_a_way_out) {
   EXPECT_EQ(refused.error().code, Code::kUnsupported);
   EXPECT_NE(refused.error().message.find("depends on data"), std::string::npos);
   EXPECT_NE(refused.error().message.find("fixed number"), std::string::npos);
+}
+
+// The model's graph as the body of a higher-order op that gives `outputs`.
+std::string body_of(const ModelText& model, const std::vector<std::string>& outputs) {
+  constexpr std::string_view kBefore = R"({"graph_module":{"graph":{)";
+  const std::string json = model.json();
+  const size_t end = json.find(R"(},"signature")");
+  EXPECT_TRUE(json.starts_with(kBefore));
+  std::vector<std::string> items;
+  for (const std::string& each : outputs) items.push_back(R"({"as_tensor":)" + named(each) + "}");
+  return R"({"name":"g","graph":{"outputs":[)" + join(items) + "]," +
+         json.substr(kBefore.size(), end - kBefore.size()) + "}}";
+}
+
+// while v < limit, and i < 4 where the condition says so: i, v = i + 1, 2 v. Of i = 0.
+ModelText doubling(bool bounded) {
+  ModelText condition, step, model;
+  for (ModelText* each : {&condition, &step})
+    each->input("i", kLong, {}).input("v", kFloat, {}).input("limit", kFloat, {});
+  condition.node("aten.lt.Scalar", {tensor("self", "i"), integer("other", 4)}, "a", kBool, {})
+      .node("aten.lt.Tensor", {tensor("self", "v"), tensor("other", "limit")}, "b", kBool, {})
+      .node("aten.bitwise_and.Tensor", {tensor("self", "b"), tensor("other", "a")}, "c", kBool, {});
+  step.node("aten.add.Scalar", {tensor("self", "i"), integer("other", 1)}, "j", kLong, {})
+      .node("aten.mul.Scalar", {tensor("self", "v"), integer("other", 2)}, "w", kFloat, {});
+  model.input("v", kFloat, {}).input("limit", kFloat, {});
+  model.node("aten.full.default",
+             {integers("size", {}), integer("fill_value", 0), dtype("dtype", kLong)}, "i", kLong,
+             {});
+  model.declare("count", kLong, {}).declare("y", kFloat, {});
+  model.raw_node("higher_order.while_loop",
+                 {argument("", "as_graph", body_of(condition, {bounded ? "c" : "b"})),
+                  argument("", "as_graph", body_of(step, {"j", "w"})), tensors("", {"i", "v"}),
+                  tensors("", {"limit"})},
+                 R"([{"as_tensors":[{"name":"count"},{"name":"y"}]}])");
+  return model.output("count").output("y");
+}
+
+TEST(Loops, one_that_a_counter_bounds_ends_where_its_data_say) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [v, limit, steps] : std::vector<std::tuple<double, double, double>>{
+           {1, 5, 3}, {1, 8, 3}, {1, 8.5, 4}, {1, 1000, 4}, {7, 5, 0}, {1, nan, 0}, {-1, 0, 4}}) {
+    std::vector<Tensor> inputs;
+    inputs.push_back(make_tensor(DType::kF32, {}, Doubles{v}));
+    inputs.push_back(make_tensor(DType::kF32, {}, Doubles{limit}));
+    EXPECT_EQ(run(doubling(true), inputs), (std::vector<Doubles>{{steps}, {v * std::exp2(steps)}}))
+        << v << " below " << limit;
+  }
+}
+
+TEST(Loops, one_that_only_its_data_end_is_refused_with_a_way_out) {
+  const auto refused = lower(doubling(false).json());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("(i < most) &"), std::string::npos);
 }
 
 TEST(Loops, one_too_long_to_be_unrolled_is_refused) {
