@@ -18,13 +18,7 @@ struct kiln_links {
   std::vector<Result<std::string>> bodies;  // guarded by mutex
 };
 
-struct kiln_client {
-  std::shared_ptr<Client> client;  // also of programs that wait for their successors
-};
-
-namespace {
-
-Result<CompileOptions> compile_options(const kiln_compile_options& given) {
+Result<CompileOptions> kiln::compile_options(const kiln_compile_options& given) {
   CompileOptions options;
   TRY(options.target, Target::parse(given.target == nullptr ? "cpu" : given.target));
   if (given.mode == KILN_MODE_MAX_AUTOTUNE)
@@ -58,6 +52,8 @@ Result<CompileOptions> compile_options(const kiln_compile_options& given) {
   }
   return options;
 }
+
+namespace {
 
 std::vector<Result<std::string>> read_links(kiln_read_links read, void* user,
                                             const std::vector<std::string>& urls,

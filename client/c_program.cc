@@ -1,5 +1,7 @@
 #include "client/c_program.h"
 
+#include <algorithm>
+
 #include "compiler_core/program/program.h"
 
 namespace kiln {
@@ -88,21 +90,49 @@ kiln_kind kind_of(ExportedInput::Kind kind) {
   return KILN_KIND_USER;
 }
 
+// Elements from the first to behind the last. Strides and sizes of nonsense give nonsense.
+int64_t memory_of(std::span<const int64_t> sizes, std::span<const int64_t> strides) {
+  uint64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    last += static_cast<uint64_t>(sizes[i] - 1) * static_cast<uint64_t>(strides[i]);
+  return static_cast<int64_t>(last + 1);
+}
+
 void describe_inputs(const ExportedProgram& exported, kiln_program& made) {
   for (const ExportedInput& input : exported.inputs) {
     made.inputs.push_back(description(input.name, kind_of(input.kind), input.dtype, input.shape));
     std::vector<int64_t> flat;
     if (!is_dense(input)) {  // only with constant sizes
       made.inputs.back().strides = constant_sizes(input.strides);
-      const std::vector<int64_t> sizes = constant_sizes(input.shape);
-      int64_t last = 0;
-      for (size_t i = 0; i < sizes.size(); ++i)
-        last += (sizes[i] - 1) * made.inputs.back().strides[i];
-      flat = {last + 1};
+      flat = {memory_of(constant_sizes(input.shape), made.inputs.back().strides)};
     }
     made.flat_sizes.push_back(std::move(flat));
   }
   point_at_own(made.inputs);
+}
+
+// An input that the program does not read has no dtype.
+Status describe_input(const LockedInput& input, std::span<const TensorSpec* const> specs,
+                      kiln_program& made) {
+  const kiln_kind kind = kind_of(input.kind);
+  std::vector<int64_t>& flat = made.flat_sizes.emplace_back();
+  if (input.place < 0) {
+    made.inputs.push_back(description(input.name, kind, DType::kU8, {}));
+    made.inputs.back().tensor.type_code = made.inputs.back().tensor.type_bits = 0;
+    return {};
+  }
+  const TensorSpec& spec = *specs[static_cast<size_t>(input.place)];
+  made.inputs.push_back(description(input.name, kind, spec.dtype, spec.shape));
+  if (input.sizes.empty()) return {};
+  // The program's input is the flat memory.
+  Shape shape;
+  for (const int64_t size : input.sizes) shape.emplace_back(size);
+  made.inputs.back() = description(input.name, kind, spec.dtype, shape);
+  made.inputs.back().strides = input.strides;
+  flat = {memory_of(input.sizes, input.strides)};
+  if (spec.shape == Shape{Dim(flat[0])}) return {};
+  return fail(Code::kInvalidArgument,
+              "the program takes no tensor of the layout of input '" + input.name + "'");
 }
 
 void describe_outputs(const ExportedProgram& exported, kiln_program& made) {
@@ -137,6 +167,39 @@ std::unique_ptr<kiln_program> described(std::shared_ptr<const CompiledProgram> c
   auto made = std::make_unique<kiln_program>();
   describe_inputs(exported, *made);
   describe_outputs(exported, *made);
+  describe_program(std::move(compiled), *made);
+  return made;
+}
+
+Result<std::unique_ptr<kiln_program>> described(std::shared_ptr<const CompiledProgram> compiled,
+                                                const LockedCall& call) {
+  auto made = std::make_unique<kiln_program>();
+  const Program& program = compiled->program();
+  std::vector<const TensorSpec*> specs;
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.kind == Buffer::Kind::kInput) {
+      specs.resize(std::max(specs.size(), static_cast<size_t>(buffer.index) + 1), nullptr);
+      specs[static_cast<size_t>(buffer.index)] = &buffer.spec;
+    }
+  std::vector<LockedInput> inputs = call.inputs;
+  for (size_t place = 0; call.inputs.empty() && place < specs.size(); ++place)
+    inputs.push_back({static_cast<int>(place)});
+  for (const LockedInput& input : inputs) TRY_STATUS(describe_input(input, specs, *made));
+  point_at_own(made->inputs);
+  for (const int buffer : program.output_buffers) {
+    const TensorSpec& spec = program.buffers[static_cast<size_t>(buffer)].spec;
+    made->outputs.push_back(description("", KILN_KIND_USER, spec.dtype, spec.shape));
+  }
+  for (const LockedMutation& each : call.mutations) {
+    if (static_cast<size_t>(each.output) >= made->outputs.size())
+      return fail(Code::kInvalidArgument,
+                  "the program has no output " + std::to_string(each.output));
+    Description& output = made->outputs[static_cast<size_t>(each.output)];
+    output.name = inputs[static_cast<size_t>(each.input)].name;
+    output.tensor.kind = KILN_KIND_MUTATION;
+    output.tensor.mutates = each.input;
+  }
+  point_at_own(made->outputs);
   describe_program(std::move(compiled), *made);
   return made;
 }

@@ -7,6 +7,7 @@
 
 #include "client/client.h"
 #include "client/kiln.h"
+#include "client/lock_file.h"
 #include "client/tiered_program.h"
 #include "compiler_core/frontend/exported_program.h"
 
@@ -21,6 +22,10 @@ struct Description {
 
 }  // namespace kiln
 
+struct kiln_client {
+  std::shared_ptr<kiln::Client> client;  // also of programs that wait for their successors
+};
+
 struct kiln_program {
   std::shared_ptr<const kiln::CompiledProgram> program;
   std::shared_ptr<const kiln::TieredProgram> tiered;  // null: it has no successor
@@ -32,9 +37,16 @@ struct kiln_program {
 
 namespace kiln {
 
+// The options of a call, as the caller's C program gave them.
+Result<CompileOptions> compile_options(const kiln_compile_options& given);
+
 // `compiled`, which was compiled from `exported`, with its description.
 std::unique_ptr<kiln_program> described(std::shared_ptr<const CompiledProgram> compiled,
                                         const ExportedProgram& exported);
+// `compiled`, which was loaded without its model: `call` says how that is called; without inputs, they
+// are the program's own. kInvalidArgument: it does not fit the program.
+Result<std::unique_ptr<kiln_program>> described(std::shared_ptr<const CompiledProgram> compiled,
+                                                const LockedCall& call);
 // `tuned`, which is the same program as `first`, with the same description.
 std::unique_ptr<kiln_program> described_as(std::shared_ptr<const CompiledProgram> tuned,
                                            const kiln_program& first);

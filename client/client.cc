@@ -26,21 +26,10 @@ namespace {
 using Clock = Remote::Clock;
 constexpr size_t kMaxRemembered = 256;  // programs in the in-process table
 
-// The program's inputs as the caller numbers them.
-Result<SizeBinder> caller_binder(const Program& program, std::span<const int> input_order,
-                                 size_t caller_inputs) {
-  std::vector<const TensorSpec*> inputs(caller_inputs, nullptr);
-  for (const Buffer& buffer : program.buffers)
-    if (buffer.kind == Buffer::Kind::kInput) {
-      const int caller = input_order[static_cast<size_t>(buffer.index)];
-      inputs[static_cast<size_t>(caller)] = &buffer.spec;
-    }
-  return SizeBinder::make(inputs, program.symbols);
-}
-
 std::string name_of(Wanted::Call call) {
   return call == Wanted::Call::kCompile ? "compile"
          : call == Wanted::Call::kFetch ? "fetch"
+         : call == Wanted::Call::kLoad  ? "load"
                                         : "look_up";
 }
 
@@ -165,7 +154,8 @@ struct Client::Impl {
           keep(wanted, key, shared, false);
           return Found{shared};
         }
-        const bool is_better = wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing();
+        const bool is_better =
+            !wanted.has_graph() || (wanted.mode == Mode::kMaxAutotune && !wanted.starts_nothing());
         if (is_better && !wanted.strict) stale = shared;
       }
     }
@@ -188,10 +178,11 @@ struct Client::Impl {
                found->files, true, !is_tier0 && found->outcome != Outcome::kStale);
         return *std::move(found);
       }
-      const bool away = found.error().error.code == Code::kUnavailable;
-      if (stale && away) return Found{stale, Outcome::kStale};
-      const bool ours =
-          found.error().by_service && blames_our_graph(found.error().error, form.graph);
+      const Code code = found.error().error.code;
+      const bool gone = !wanted.has_graph() && code == Code::kNotFound;
+      if (stale && (gone || code == Code::kUnavailable)) return Found{stale, Outcome::kStale};
+      const bool ours = wanted.has_graph() && found.error().by_service &&
+                        blames_our_graph(found.error().error, form.graph);
       if (!ours && !found.error().may_compile_here(wanted.mode)) return fail(found.error().error);
       why = std::move(found).error().error;
       if (ours) why = refused_graph(form, why, options.cache_dir);
@@ -211,13 +202,21 @@ struct Client::Impl {
     return made;
   }
 
+  // Completes the target, and checks that what is loaded can be.
+  Status prepare(CompileOptions& wanted, bool is_loaded, StartUp& start_up) const {
+    const auto started = Clock::now();
+    TRY(wanted.target, toolchains.complete(wanted.target));
+    if (is_loaded) TRY_STATUS(devices.check_loadable(wanted.target));
+    if (wanted.target.backend == Backend::kCuda) start_up.context_wait_ms = ms_since(started);
+    return {};
+  }
+
   // Fills in everything except what loading adds.
-  Status bind(const Graph& graph, NormalForm form, Found found,
+  Status bind(size_t inputs, std::vector<int> input_order, Found found,
               CompiledProgram::Impl& program) const {
-    const size_t inputs = graph.inputs().size();
     program.files = std::move(found.files);
     program.revocations = revocations;
-    program.input_order = std::move(form.input_order);
+    program.input_order = std::move(input_order);
     program.caller_inputs = static_cast<int>(inputs);
     program.outcome = found.outcome;
     program.memory_only = found.memory_only;
@@ -233,8 +232,14 @@ struct Client::Impl {
     return {};
   }
 
-  Compiled get(const Graph& graph, const Wanted& wanted);
-  Compiled get(const Graph& graph, Wanted wanted, CallTrace& trace);
+  // What a call is about: a graph, or the digest of one with how the caller numbers its inputs.
+  struct Subject {
+    const Graph* graph = nullptr;
+    Digest digest{};
+    std::span<const int> places{};
+  };
+  Compiled get(const Subject& subject, const Wanted& wanted);
+  Compiled get(const Subject& subject, Wanted wanted, CallTrace& trace);
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -271,9 +276,9 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-Client::Compiled Client::Impl::get(const Graph& graph, const Wanted& wanted) {
+Client::Compiled Client::Impl::get(const Subject& subject, const Wanted& wanted) {
   CallTrace trace(wanted, "client " + name_of(wanted.call));
-  Compiled got = get(graph, wanted, trace);
+  Compiled got = get(subject, wanted, trace);
   if (got)
     trace.ended(kiln::to_string((*got)->outcome()));
   else
@@ -281,28 +286,35 @@ Client::Compiled Client::Impl::get(const Graph& graph, const Wanted& wanted) {
   return got;
 }
 
-Client::Compiled Client::Impl::get(const Graph& graph, Wanted wanted, CallTrace& trace) {
+Client::Compiled Client::Impl::get(const Subject& subject, Wanted wanted, CallTrace& trace) {
   const auto started = Clock::now();
   trace.enter("prepare");
   auto program = std::make_unique<CompiledProgram::Impl>();
-  TRY(wanted.target, toolchains.complete(wanted.target));
-  if (wanted.is_loaded()) TRY_STATUS(devices.check_loadable(wanted.target));
+  TRY_STATUS(prepare(wanted, wanted.is_loaded(), program->start_up));
   const auto targeted = Clock::now();
-  if (wanted.target.backend == Backend::kCuda)
-    program->start_up.context_wait_ms = ms_between(started, targeted);
-  trace.enter("normalise");
-  TRY(NormalForm form, normalise(graph));
+  NormalForm form{{}, subject.digest, {}};
+  if (subject.graph != nullptr) {
+    trace.enter("normalise");
+    TRY(form, normalise(*subject.graph));
+  }
   TRY(Found found, find(form, wanted, started, trace));
   program->start_up.fetch_ms = ms_since(targeted);
   trace.enter("load");
-  TRY_STATUS(bind(graph, std::move(form), std::move(found), *program));
+  size_t inputs = subject.places.size();
+  if (subject.graph != nullptr) {
+    inputs = subject.graph->inputs().size();
+  } else {
+    TRY(form.input_order, input_order_of(subject.places, found.files->program));
+    if (subject.places.empty()) inputs = form.input_order.size();
+  }
+  TRY_STATUS(bind(inputs, std::move(form.input_order), std::move(found), *program));
   if (wanted.is_loaded()) TRY_STATUS(load(wanted, *program));
   program->seconds = ms_since(started) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));
 }
 
 Client::Compiled Client::compile(const Graph& graph, const CompileOptions& options) {
-  return impl_->get(graph, Wanted(options, Wanted::Call::kCompile));
+  return impl_->get({&graph}, Wanted(options, Wanted::Call::kCompile));
 }
 
 Client::Compiled Client::compile_file(const Path& file, const CompileOptions& options) {
@@ -311,11 +323,23 @@ Client::Compiled Client::compile_file(const Path& file, const CompileOptions& op
 }
 
 Client::Compiled Client::fetch(const Graph& graph, const CompileOptions& options) {
-  return impl_->get(graph, Wanted(options, Wanted::Call::kFetch));
+  return impl_->get({&graph}, Wanted(options, Wanted::Call::kFetch));
 }
 
 Client::Compiled Client::look_up(const Graph& graph, const CompileOptions& options) {
-  return impl_->get(graph, Wanted(options, Wanted::Call::kLookUp));
+  return impl_->get({&graph}, Wanted(options, Wanted::Call::kLookUp));
+}
+
+Client::Compiled Client::load(const Digest& graph, const CompileOptions& options,
+                              std::span<const int> places) {
+  Compiled got = impl_->get({nullptr, graph, places}, Wanted(options, Wanted::Call::kLoad));
+  if (!got && got.error().code == Code::kNotFound)
+    got.error().message += fmt::format(
+        "; the digest of graph {} alone makes no program ({}, mode {}): send the graph once, with "
+        "`kiln "
+        "warm FILE` or `kiln compile FILE`",
+        graph.short_hex(), options.target.to_string(), kiln::to_string(options.mode));
+  return got;
 }
 
 Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
@@ -323,16 +347,13 @@ Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
   const auto started = Clock::now();
   auto program = std::make_unique<CompiledProgram::Impl>();
   CompileOptions wanted = options;
-  TRY(wanted.target, impl_->toolchains.complete(options.target));
-  TRY_STATUS(impl_->devices.check_loadable(wanted.target));
+  TRY_STATUS(impl_->prepare(wanted, true, program->start_up));
   const auto targeted = Clock::now();
-  if (wanted.target.backend == Backend::kCuda)
-    program->start_up.context_wait_ms = ms_between(started, targeted);
   TRY(NormalForm form, normalise(graph));
   TRY(const SharedFiles files,
       read_exported_for(place, impl_->signer, form.digest, wanted.target, wanted.mode));
   TRY_STATUS(impl_->revocations->check(files->program));
-  TRY_STATUS(impl_->bind(graph, std::move(form), {files}, *program));
+  TRY_STATUS(impl_->bind(graph.inputs().size(), std::move(form.input_order), {files}, *program));
   program->start_up.fetch_ms = ms_since(targeted);
   TRY_STATUS(impl_->load(wanted, *program));
   program->seconds = ms_since(started) / 1000;

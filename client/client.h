@@ -244,6 +244,13 @@ class Client {
   Compiled fetch(const Graph& graph, const CompileOptions& options);
   // The same as fetch(), but starts nothing: kNotFound when no cache has the program.
   Compiled look_up(const Graph& graph, const CompileOptions& options);
+  // The program of the graph with this digest (`kiln digest`), loaded, for a caller that has no graph:
+  // from this process, this machine, a bundle or the service. Nothing is started: kNotFound when nobody
+  // has it, as somebody has to send the graph first. `places[i]` says which of the program's inputs the caller's
+  // input i is, -1: none; empty: the caller has the program's own, in the order of its manifest.
+  // kInvalidArgument: the program's inputs are others.
+  Compiled load(const Digest& graph, const CompileOptions& options,
+                std::span<const int> places = {});
   // The program that `kiln compile --out` wrote to a directory, or that a bundle has (`kiln bundle`),
   // loaded; asks nobody. The mode of `options` matters only where a bundle has both. kInvalidArgument:
   // the program of another graph, or no signing key is given; kNotFound: no program there;

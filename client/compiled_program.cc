@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "client/bundle.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "compiler_core/runtime/library_call.h"
@@ -44,6 +47,35 @@ tl::unexpected<Error> not_loaded() {
 }
 
 }  // namespace
+
+Result<SizeBinder> caller_binder(const Program& program, std::span<const int> input_order,
+                                 size_t caller_inputs) {
+  std::vector<const TensorSpec*> inputs(caller_inputs, nullptr);
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.kind == Buffer::Kind::kInput) {
+      const int caller = input_order[static_cast<size_t>(buffer.index)];
+      inputs[static_cast<size_t>(caller)] = &buffer.spec;
+    }
+  return SizeBinder::make(inputs, program.symbols);
+}
+
+Result<std::vector<int>> input_order_of(std::span<const int> places, const Program& program) {
+  const auto inputs = std::ranges::count(program.buffers, Buffer::Kind::kInput, &Buffer::kind);
+  std::vector<int> order(static_cast<size_t>(inputs), -1);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] < 0) continue;
+    const auto place = static_cast<size_t>(places[i]);
+    if (place >= order.size() || order[place] >= 0)
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("the program has {} inputs, and input {} is not one of its own", inputs, i));
+    order[place] = static_cast<int>(i);
+  }
+  if (places.empty()) std::iota(order.begin(), order.end(), 0);
+  if (std::ranges::find(order, -1) == order.end()) return order;
+  return fail(Code::kInvalidArgument,
+              fmt::format("the program has {} inputs, and not all are given", inputs));
+}
 
 Result<std::vector<DevicePtr>> CompiledProgram::Impl::canonical(std::span<const DevicePtr> inputs,
                                                                 size_t outputs) const {

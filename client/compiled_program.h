@@ -32,6 +32,13 @@ struct CompiledProgram::Impl {
   Result<std::vector<DevicePtr>> canonical(std::span<const DevicePtr> inputs, size_t outputs) const;
 };
 
+// The program's inputs as the caller numbers them.
+Result<SizeBinder> caller_binder(const Program& program, std::span<const int> input_order,
+                                 size_t caller_inputs);
+// The caller's input for each of the program's. `places`: the program's input for each of the caller's, as
+// Client::load() has it.
+Result<std::vector<int>> input_order_of(std::span<const int> places, const Program& program);
+
 // The GPU that `program` is loaded on; null when it is loaded on the CPU, or not at all.
 std::shared_ptr<const CudaDevice> device_of(const CompiledProgram& program);
 

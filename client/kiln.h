@@ -165,6 +165,22 @@ KILN_API kiln_code kiln_compile(kiln_client* client, const void* bytes, size_t b
 /* The same of a file. */
 KILN_API kiln_code kiln_compile_file(kiln_client* client, const char* path,
                                      const kiln_compile_options* options, kiln_program** program);
+/* The program of a graph that somebody compiled before, by the digest that `kiln digest` prints (64 hex
+ * digits) and the target and mode of `options`: from this process, a bundle, cache_dir or the service.
+ * It starts nothing, and needs neither the model nor a compiler. Inputs have no names and are
+ * the program's own, in the order of its manifest. KILN_NOT_FOUND: nobody has it, and what to do;
+ * KILN_UNAVAILABLE: the service is away, and this machine has it not. Not with `now` or
+ * `fetch_only`. */
+KILN_API kiln_code kiln_load_digest(kiln_client* client, const char* digest,
+                                    const kiln_compile_options* options, kiln_program** program);
+/* The same of a program of the file that `kiln lock` wrote: with the target and mode that stand there, and
+ * the model's own inputs, by name, but for files of before, which lack them. `name`: the model's file as it
+ * stands there, or its stem ("softmax" of "models/softmax.pt2"); NULL: the file has one program.
+ * A target in `options` says which, where there are several of the name. An input that the program does
+ * not read has type_bits 0, and any address. KILN_INVALID_ARGUMENT: no lock
+ * file, or the programs that it has; KILN_NOT_FOUND: also, what there is now is not what was locked. */
+KILN_API kiln_code kiln_load_locked(kiln_client* client, const char* path, const char* name,
+                                    const kiln_compile_options* options, kiln_program** program);
 /* Has the service tune the program though nobody waits: returns once the request is on its disk. */
 KILN_API kiln_code kiln_submit(kiln_client* client, const void* bytes, size_t bytes_size,
                                const kiln_compile_options* options);

@@ -20,13 +20,15 @@ using SharedFiles = std::shared_ptr<const ProgramFiles>;
 
 // Which of Client's calls this is.
 struct Wanted : CompileOptions {
-  enum class Call : uint8_t { kCompile, kFetch, kLookUp };
+  // kLoad has the digest of a graph and not the graph.
+  enum class Call : uint8_t { kCompile, kFetch, kLookUp, kLoad };
 
   Wanted(const CompileOptions& options, Call which) : CompileOptions(options), call(which) {}
   Call call;
 
-  bool starts_nothing() const { return call == Call::kLookUp; }
-  bool is_loaded() const { return call == Call::kCompile; }
+  bool has_graph() const { return call != Call::kLoad; }
+  bool starts_nothing() const { return call == Call::kLookUp || call == Call::kLoad; }
+  bool is_loaded() const { return call == Call::kCompile || call == Call::kLoad; }
 };
 
 struct Found {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "compiler_core/base/file.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/passes/normalise.h"
 
 namespace kiln {
 namespace {
@@ -77,6 +79,48 @@ TEST(Client, TheLocalTierServesANewClient) {
   EXPECT_FALSE(make_client(options)->compile(difference(4), {}));
 }
 
+// The digest is all that a replica needs where somebody has compiled the program; its inputs are numbered as it
+// says, or as the program has them.
+TEST(Client, AProgramIsLoadedByTheDigestOfItsGraph) {
+  const auto dir = TempDir::create();
+  ASSERT_TRUE(dir);
+  ClientOptions options;
+  options.cache_dir = dir->path() / "tier";
+  const auto compiled = make_client(options)->compile(difference(3), {});
+  ASSERT_TRUE(compiled);
+  const Digest graph = (*compiled)->program().graph;
+  options.compiler = "/bin/false";
+  const auto client = make_client(options);
+  const Tensor a = filled({3, 5}, -1), b = filled({3, 5}, 3), unread = filled({1}, 0);
+  const auto order = (*compiled)->input_order();
+  std::vector<int> places(3, -1);  // the caller has one more, in the middle
+  for (size_t place = 0; place < 2; ++place)
+    places[order[place] == 0 ? 0 : 2] = static_cast<int>(place);
+  const auto expected = (*compiled)->run(std::vector<const Tensor*>{&a, &b});
+  const auto named = client->load(graph, {}, places);
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ((*named)->outcome(), Outcome::kHit);
+  const auto outputs = (*named)->run(std::vector<const Tensor*>{&a, &unread, &b});
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_TRUE(std::ranges::equal((*outputs)[0].bytes(), (*expected)[0].bytes()));
+  const auto own = client->load(graph, {});
+  ASSERT_TRUE(own) << own.error().message;
+  const Tensor* given[] = {&a, &b};
+  const auto same = (*own)->run(std::vector<const Tensor*>{given[order[0]], given[order[1]]});
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_TRUE(std::ranges::equal((*same)[0].bytes(), (*expected)[0].bytes()));
+  for (const std::vector<int>& wrong : {std::vector{0}, {0, 0}, {0, 1, 2}, {0, 2}, {-1, -1}})
+    EXPECT_EQ(client->load(graph, {}, wrong).error().code, Code::kInvalidArgument);
+}
+
+TEST(Client, ADigestThatNobodyHasIsAMissThatSaysWhatToDo) {
+  const auto missed = make_client()->load(Digest::of("a graph"), {.mode = Mode::kMaxAutotune});
+  ASSERT_FALSE(missed);
+  EXPECT_EQ(missed.error().code, Code::kNotFound);
+  for (const char* part : {"cpu", "max-autotune", "send the graph once", "kiln warm"})
+    EXPECT_NE(missed.error().message.find(part), std::string::npos) << missed.error().message;
+}
+
 // Puts what `tier` has of one program there once more, for `mode`, as made with other templates.
 void keep_as_stale(const Path& tier, Mode mode) {
   const auto local = LocalTier::open(tier).value();
@@ -114,6 +158,9 @@ TEST(Client, AStaleProgramOfTheTierServesOnlyWhereNobodyCanMakeItsSuccessor) {
   ASSERT_TRUE(made_anew) << made_anew.error().message;
   EXPECT_EQ((*made_anew)->outcome(), Outcome::kLocal);
   EXPECT_FALSE(make_client(options)->look_up(difference(3), tuned)) << "a look-up is a miss";
+  const auto loaded = make_client(options)->load(normalise(difference(3))->digest, tuned);
+  ASSERT_TRUE(loaded) << "who has no graph cannot make its successor: " << loaded.error().message;
+  EXPECT_EQ((*loaded)->outcome(), Outcome::kStale);
   ClientOptions away = options;
   away.coordinator = "tcp://127.0.0.1:9";
   away.connect_timeout = std::chrono::milliseconds(100);

@@ -1,7 +1,7 @@
 // Files that people hand each other: bundles, with and without a good digest behind what they hold,
 // and lock files.
 #include "client/bundle.h"
-#include "client/cli/lock_file.h"
+#include "client/lock_file.h"
 #include "compiler_core/base/check.h"
 #include "tests/cache/samples.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -28,7 +28,7 @@ std::string bundle() {
 std::vector<std::string> seeds() {
   const std::string whole = bundle();
   return {whole, whole.substr(0, whole.size() - kTrailerBytes),
-          cli::print_lock({cli::lock_of("models/a.pt2", samples::program(2))})};
+          print_lock({lock_of("models/a.pt2", samples::program(2))})};
 }
 
 }  // namespace kiln::fuzz
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         CHECK(files->artifacts.size() == 1 && files->artifacts[0].binary == samples::blob(1),
               "nor another binary");
       }
-  if (const auto locked = cli::parse_lock(text, "fuzz"))
+  if (const auto locked = parse_lock(text, "fuzz"))
     for (const auto& program : *locked)
       CHECK(!program.file.empty() && !program.graph.is_zero(), "what is locked has a name");
   return 0;

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
-#include "client/cli/lock_file.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
 #include "client/compiled_program.h"
 #include "client/exported_directory.h"
 #include "client/loaded_bundles.h"
+#include "client/lock_file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "schema/keys/key_file.h"
 

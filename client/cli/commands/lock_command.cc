@@ -1,15 +1,16 @@
 // `kiln lock`, and `kiln compile --locked`, which holds a build to what it wrote.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
-#include "client/cli/lock_file.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
 #include "client/cli/session.h"
 #include "client/exported_binding.h"
+#include "client/lock_file.h"
 #include "compiler_core/frontend/exported_program.h"
 
 namespace kiln::cli {
@@ -44,7 +45,12 @@ Result<LockedProgram> lock_file(Client& client, const Options& options, CompileO
   compile.on_progress = [&line](const CompileProgress& progress) { line.show(progress); };
   compile.verify = true;  // what is locked is to be what is stored
   TRY(const auto program, client.fetch(exported.graph, compile));
-  return lock_of(file, program->program());
+  LockedCall call = LockedCall::of(exported, program->input_order());
+  if (std::ranges::any_of(call.inputs, [](const LockedInput& input) {
+        return input.name.find('\n') != std::string::npos;
+      }))
+    return fail(Code::kInvalidArgument, "an input's name with a line break cannot be locked");
+  return lock_of(file, program->program(), std::move(call));
 }
 
 int refuse(const Options& options, const std::string& file, const std::vector<std::string>& found) {
@@ -79,7 +85,8 @@ int compile_as_locked(Client& client, const Options& options, const CompileOptio
     return kMiss;
   }
   if (!program) return report_failure(options, file, program.error());
-  const auto found = changes(locked, lock_of(file, (*program)->program()));
+  const auto found = changes(locked, lock_of(file, (*program)->program(),
+                                             LockedCall::of(*exported, (*program)->input_order())));
   if (!found.empty()) return refuse(options, file, found);
   if (!options.out.empty())
     if (const Status written = export_program(**program, file, options.out,

@@ -7,9 +7,9 @@
 torch.Size([2, 8])
 
 ``kiln.Client`` compiles captured graphs without PyTorch. ``kiln.compile`` takes what torch.export gave,
-``kiln.load`` a ``.pt2`` file; ``kiln.explain`` says what became of a model under torch.compile, and
-``kiln.candidate`` offers a kernel of your own beside Kiln's, and ``kiln.warm`` tunes a model before it ships. Nothing
-here imports torch before it is used.
+``kiln.load`` a ``.pt2`` file, or what a lock file names; ``kiln.explain`` says what became of a model under
+torch.compile, and ``kiln.candidate`` offers a kernel of your own beside Kiln's, and ``kiln.warm`` tunes a model before
+it ships. Nothing here imports torch before it is used.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from kiln._candidate import candidate
     from kiln._explain import Explanation, explain
     from kiln._warm import Warmed, warm
-    from kiln.exported import CompiledModule, compile, load
+    from kiln.exported import CompiledModule, compile
+    from kiln.loaded import LoadedModule, load
 
 __version__ = "0.1.0"
 __all__ = ["Client", "CompiledModule", "Corruption", "DeadlineExceeded", "Explanation", "InternalError",
-           "InvalidArgument",
-           "KilnError", "NotFound", "NotPermitted", "Overloaded", "Program", "Progress", "Symbol", "TensorInfo",
-           "Unavailable", "Unsupported", "Warmed", "candidate", "compile", "explain", "load", "warm"]
+           "InvalidArgument", "KilnError", "LoadedModule", "NotFound", "NotPermitted", "Overloaded", "Program",
+           "Progress", "Symbol", "TensorInfo", "Unavailable", "Unsupported",
+           "Warmed", "candidate", "compile", "explain", "load", "warm"]
 
-_LAZY = {"compile": "kiln.exported", "load": "kiln.exported", "CompiledModule": "kiln.exported",
+_LAZY = {"compile": "kiln.exported", "CompiledModule": "kiln.exported",
+         "load": "kiln.loaded", "LoadedModule": "kiln.loaded",
          "candidate": "kiln._candidate", "explain": "kiln._explain", "Explanation": "kiln._explain",
          "Warmed": "kiln._warm", "warm": "kiln._warm"}
 

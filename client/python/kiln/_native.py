@@ -101,6 +101,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_client_service": (c_int32, [c_void_p]),
     "kiln_compile": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_compile_file": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
+    "kiln_load_digest": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
+    "kiln_load_locked": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_submit": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions)]),
     "kiln_program_close": (None, [c_void_p]),
     "kiln_program_successor_state": (c_int32, [c_void_p]),

@@ -22,6 +22,7 @@ _AWAITED, _READY = 1, 2  # kiln_successor
 _KINDS = ("user", "parameter", "buffer", "constant", "seed", "mutation")
 _TYPES = {(2, 64): "f64", (2, 32): "f32", (2, 16): "f16", (4, 16): "bf16", (10, 8): "f8e4m3", (12, 8): "f8e5m2",
           (14, 8): "f8e8m0",
+          (0, 0): "none",  # of an input that the program does not read
           (0, 8): "i8", (0, 16): "i16", (0, 32): "i32", (0, 64): "i64", (1, 8): "u8", (6, 8): "bool"}
 
 
@@ -200,6 +201,9 @@ class Program:
             raise InvalidArgument(f"the program takes {len(self.inputs)} inputs, {len(arrays)} were given")
         held: list[Borrowed] = []
         for index, (array, info) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if info.dtype == "none":
+                held.append(new_arrays([((1, 8), (1,))], self.alignment)[0])
+                continue
             one = borrow(array)
             fits = len(one.sizes) == len(info.sizes) and all(
                 want in (-1, size) for want, size in zip(info.sizes, one.sizes, strict=True))
@@ -356,6 +360,55 @@ class Client:
         if handle.value is None:
             raise KilnError("no program was given")
         return Program(handle.value)
+
+    def load(self, digest: str, *, mode: Mode = "default", target: str = "cpu", deadline_s: float = 600.0,
+             strict: bool = False) -> Program:
+        """The program of a graph that somebody compiled before, without the graph: from this process, a bundle, this
+        machine's cache or the service. Starts nothing, and needs no model and no compiler.
+
+        Args:
+            digest: of the graph, 64 hex digits, as ``kiln digest FILE`` prints it. The program's inputs have no names
+                then, and are in its own order.
+
+        Raises:
+            NotFound: nobody has it; somebody has to send the graph once (``kiln warm FILE``).
+            Unavailable: the service is away, and this machine does not have it.
+            As compile().
+        """
+        options = self._loading(target, mode, deadline_s, strict)
+        handle = c_void_p()
+        with traced("kiln.load") as options.traceparent:
+            _native.check(self._library.kiln_load_digest(self._handle, digest.encode(), byref(options), byref(handle)))
+        return Program(handle.value or 0)
+
+    def load_locked(self, path: str | os.PathLike[str], name: str | None = None, *, target: str | None = None,
+                    deadline_s: float = 600.0, strict: bool = False) -> Program:
+        """A program of the file that ``kiln lock`` wrote, as load(), with the target and mode that stand there.
+
+        Its inputs are the model's, by name. (Files of before lack those: make the file anew.)
+
+        Args:
+            name: the model's file as it stands there, or its stem; default: the file has one program.
+            target: which of those with that name.
+
+        Raises:
+            NotFound: also, what there is now is not what was locked.
+            InvalidArgument: no lock file, or no such program; the message has those that it has.
+        """
+        options = self._loading(target, "default", deadline_s, strict)
+        handle = c_void_p()
+        with traced("kiln.load") as options.traceparent:
+            _native.check(self._library.kiln_load_locked(self._handle, _bytes(path), _bytes(name), byref(options),
+                                                         byref(handle)))
+        return Program(handle.value or 0)
+
+    @staticmethod
+    def _loading(target: str | None, mode: Mode, deadline_s: float, strict: bool) -> _native.CompileOptions:
+        if mode not in _MODES:
+            raise InvalidArgument(f"mode is {mode!r}; it can be " + " or ".join(map(repr, _MODES)))
+        return _native.CompileOptions(
+            size=ctypes.sizeof(_native.CompileOptions), target=None if target is None else target.encode(),
+            mode=_MODES[mode], deadline_ms=max(1, int(deadline_s * 1000)), strict=strict)
 
     def submit(self, graph: bytes, *, mode: Mode = "max-autotune", target: str = "cpu") -> None:
         """Has the service tune a program that nobody waits for. Returns once the request is on its disk."""

@@ -1,4 +1,4 @@
-"""Programs of torch.export as functions: ``kiln.compile`` and ``kiln.load``."""
+"""Programs of torch.export as functions: ``kiln.compile``."""
 
 from __future__ import annotations
 
@@ -195,11 +195,3 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
         model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify,
         now=now)
     return CompiledModule(exported, program, device)
-
-
-def load(path: str | os.PathLike[str], *, mode: Mode = "default", client: Client | None = None,
-         coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False,
-         verify: bool = False, now: bool = False) -> CompiledModule:
-    """``compile`` of a ``.pt2`` file that torch.export.save wrote, with its weights."""
-    return compile(read_archive(path), mode=mode, client=client, coordinator=coordinator, deadline_s=deadline_s,
-                   strict=strict, verify=verify, now=now)

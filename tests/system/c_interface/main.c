@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/kiln.h"
 
@@ -89,6 +90,26 @@ static void launch(const kiln_program* program, int64_t rows) {
   void* crooked[] = {(char*)a + 4, b};
   EXPECT(kiln_program_launch(program, crooked, outputs, arena, NULL, symbols) == KILN_INVALID_ARGUMENT);
   free(a), free(b), free(out), free(sums), free(arena);
+}
+
+/* Of inputs in the program's own order, which may be another: that it runs. */
+static void launch_own(const kiln_program* program) {
+  const int64_t sizes[] = {3, 16};
+  const int64_t* all[] = {sizes, sizes};
+  int64_t symbols[1], bytes = -1;
+  EXPECT(kiln_program_bind(program, all, symbols) == KILN_OK);
+  EXPECT(kiln_program_arena_bytes(program, symbols, &bytes) == KILN_OK);
+  float* memory[4];
+  for (int i = 0; i < 4; ++i) {
+    memory[i] = aligned(48, kiln_program_alignment(program));
+    memset(memory[i], 0, 48 * sizeof(float));
+  }
+  void *inputs[] = {memory[0], memory[1]}, *outputs[] = {memory[2], memory[3]};
+  void* arena = aligned((size_t)bytes, KILN_ARENA_ALIGNMENT);
+  EXPECT(kiln_program_launch(program, inputs, outputs, arena, NULL, symbols) == KILN_OK);
+  EXPECT(memory[2][47] == 0.0F && memory[3][2] == 16.0F); /* 0 * 0.5 + 0, and 16 times exp(0) */
+  for (int i = 0; i < 4; ++i) free(memory[i]);
+  free(arena);
 }
 
 static void* launch_often(void* program) {
@@ -198,6 +219,44 @@ static void bundled(const kiln_program* program) {
   free(bytes);
 }
 
+/* The same program for a client that has no graph: by its digest, and by a lock file. */
+static void by_digest(const char* coordinator, const kiln_program* program) {
+  static const char kGraph[] = "\"graph\":\"";
+  const char* at = strstr(kiln_program_manifest(program), kGraph);
+  EXPECT(at != NULL);
+  char digest[65] = "", path[] = "/tmp/kiln-lock-XXXXXX";
+  memcpy(digest, at + strlen(kGraph), 64);
+  const kiln_client_options where = {
+      .size = sizeof where, .coordinator = coordinator, .compiler = "/bin/false"};
+  kiln_client* client = NULL;
+  kiln_program* loaded = NULL;
+  EXPECT(kiln_client_open(&where, &client) == KILN_OK);
+  kiln_compile_options options = {.size = sizeof options, .mode = KILN_MODE_MAX_AUTOTUNE};
+  EXPECT(kiln_load_digest(client, digest, &options, &loaded) == KILN_OK);
+  EXPECT(strcmp(kiln_program_outcome(loaded), "hit") == 0);
+  EXPECT(kiln_program_input_count(loaded) == 2 && kiln_program_output_count(loaded) == 2);
+  EXPECT(strcmp(kiln_program_input(loaded, 0)->name, "") == 0);
+  launch_own(loaded);
+  kiln_program_close(loaded);
+  options.now = 1;
+  EXPECT(kiln_load_digest(client, digest, &options, &loaded) == KILN_INVALID_ARGUMENT);
+  EXPECT(kiln_load_digest(client, "a graph", NULL, &loaded) == KILN_INVALID_ARGUMENT);
+  digest[0] = digest[0] == '0' ? '1' : '0';
+  EXPECT(kiln_load_digest(client, digest, NULL, &loaded) == KILN_NOT_FOUND);
+  EXPECT(strstr(kiln_last_error(), "send the graph once") != NULL);
+
+  EXPECT(kiln_load_locked(client, "/nowhere.lock", NULL, NULL, &loaded) == KILN_NOT_FOUND);
+  const int file = mkstemp(path);
+  EXPECT(file >= 0);
+  dprintf(file, "kiln-lock 2\nprogram a.pt2\ntarget cpu\nmode max-autotune\ngraph %.64s\ndigest %.64s\n",
+          at + strlen(kGraph), digest);
+  EXPECT(kiln_load_locked(client, path, "b", NULL, &loaded) == KILN_INVALID_ARGUMENT);
+  EXPECT(kiln_load_locked(client, path, "a", NULL, &loaded) == KILN_NOT_FOUND);
+  EXPECT(strstr(kiln_last_error(), "a.pt2 is not as") != NULL); /* that digest is of nothing */
+  close(file), remove(path);
+  kiln_client_close(client);
+}
+
 static int32_t count_progress(void* user, const kiln_progress* progress) {
   EXPECT(progress->kernels_done <= progress->kernels);
   ++*(int*)user;
@@ -249,6 +308,7 @@ static void with_a_service(const char* coordinator, int cancel) {
     check_description(program);
     launch(program, 33);
     bundled(program);
+    by_digest(coordinator, program);
     kiln_program_close(program);
     EXPECT(kiln_submit(client, kHalfPlus, strlen(kHalfPlus), &options) == KILN_OK);
   }

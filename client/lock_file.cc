@@ -1,15 +1,16 @@
-#include "client/cli/lock_file.h"
+#include "client/lock_file.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr std::string_view kMagic = "kiln-lock ";
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr char kComment[] =
     "# The programs that `kiln compile --locked` must get; `kiln lock FILE...` makes it anew.\n";
 
@@ -27,11 +28,78 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-Result<int> integer(std::string_view text) {
-  int value = 0;
+template <class Value = int>
+Result<Value> integer(std::string_view text) {
+  Value value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
   return fail(Code::kInvalidArgument, "'" + std::string(text) + "' is no number");
+}
+
+constexpr std::array<std::string_view, 5> kKinds = {"user", "parameter", "buffer", "constant",
+                                                    "seed"};  // ExportedInput::Kind
+
+Status read_input(std::string_view line, LockedCall& call) {
+  LockedInput& input = call.inputs.emplace_back();
+  const std::string_view place = take_word(line);
+  if (place != "-") {
+    TRY(input.place, integer(place));
+  }
+  const std::string_view word = take_word(line);
+  const auto kind = std::ranges::find(kKinds, word);
+  if (kind == kKinds.end())
+    return fail(Code::kInvalidArgument, "'" + std::string(word) + "' is no kind of input");
+  input.kind = static_cast<ExportedInput::Kind>(kind - kKinds.begin());
+  input.name = line;
+  return {};
+}
+
+Result<std::vector<int64_t>> integers(std::string_view list) {
+  std::vector<int64_t> values;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    TRY(const int64_t value, integer<int64_t>(list.substr(0, end)));
+    values.push_back(value);
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return values;
+}
+
+Status read_layout(std::string_view line, LockedCall& call) {
+  if (call.inputs.empty()) return fail(Code::kInvalidArgument, "no input is named before it");
+  LockedInput& input = call.inputs.back();
+  TRY(input.sizes, integers(take_word(line)));
+  TRY(input.strides, integers(line));
+  if (input.sizes.empty() || input.sizes.size() != input.strides.size())
+    return fail(Code::kInvalidArgument, "a layout has a stride for each size");
+  return {};
+}
+
+// The program's inputs are each named once, and what changes is an input.
+bool is_whole(const LockedCall& call) {
+  std::vector<int> places;
+  for (const LockedInput& input : call.inputs)
+    if (input.place >= 0) places.push_back(input.place);
+  std::ranges::sort(places);
+  for (size_t i = 0; i < places.size(); ++i)
+    if (places[i] != static_cast<int>(i)) return false;
+  return std::ranges::all_of(call.mutations, [&](const LockedMutation& each) {
+    return static_cast<size_t>(each.input) < call.inputs.size();
+  });
+}
+
+std::string print_call(const LockedCall& call) {
+  std::string text;
+  for (const LockedInput& input : call.inputs) {
+    text += fmt::format("  input {} {} {}\n", input.place < 0 ? "-" : std::to_string(input.place),
+                        kKinds[static_cast<size_t>(input.kind)], input.name);
+    if (!input.sizes.empty())
+      text += fmt::format("  layout {} {}\n", fmt::join(input.sizes, ","),
+                          fmt::join(input.strides, ","));
+  }
+  for (const LockedMutation& each : call.mutations)
+    text += fmt::format("  mutation {} {}\n", each.output, each.input);
+  return text;
 }
 
 Status read_line(std::string_view line, std::vector<LockedProgram>& programs) {
@@ -58,6 +126,14 @@ Status read_line(std::string_view line, std::vector<LockedProgram>& programs) {
     TRY(program.graph, Digest::parse(line));
   } else if (name == "digest") {
     TRY(program.digest, Digest::parse(line));
+  } else if (name == "input") {
+    return read_input(line, program.call);
+  } else if (name == "layout") {
+    return read_layout(line, program.call);
+  } else if (name == "mutation") {
+    LockedMutation& mutation = program.call.mutations.emplace_back();
+    TRY(mutation.output, integer(take_word(line)));
+    TRY(mutation.input, integer(line));
   } else if (name == "kernel") {
     LockedKernel& kernel = program.kernels.emplace_back();
     TRY(kernel.workload, Digest::parse(take_word(line)));
@@ -88,9 +164,32 @@ Digest pinned_digest(const Program& program) {
   return hasher.finish();
 }
 
-LockedProgram lock_of(const std::string& file, const Program& program) {
-  LockedProgram locked{file,          program.target,         program.mode,
-                       program.graph, pinned_digest(program), {}};
+LockedCall LockedCall::of(const ExportedProgram& exported, std::span<const int> input_order) {
+  LockedCall call;
+  for (const ExportedInput& input : exported.inputs) {
+    LockedInput& locked = call.inputs.emplace_back();
+    locked.kind = input.kind;
+    locked.name = input.name;
+    if (is_dense(input)) continue;  // the others have constant sizes
+    locked.sizes = constant_sizes(input.shape);
+    locked.strides = constant_sizes(input.strides);
+  }
+  for (size_t place = 0; place < input_order.size(); ++place)
+    call.inputs[static_cast<size_t>(input_order[place])].place = static_cast<int>(place);
+  for (size_t output = 0; output < exported.outputs.size(); ++output) {
+    if (exported.outputs[output].kind != ExportedOutput::Kind::kMutation) continue;
+    const auto input = std::ranges::find(exported.inputs, exported.outputs[output].name,
+                                         [](const ExportedInput& each) { return each.name; });
+    if (input != exported.inputs.end())
+      call.mutations.push_back(
+          {static_cast<int>(output), static_cast<int>(input - exported.inputs.begin())});
+  }
+  return call;
+}
+
+LockedProgram lock_of(const std::string& file, const Program& program, LockedCall call) {
+  LockedProgram locked{file, program.target, program.mode, program.graph, pinned_digest(program),
+                       {},   std::move(call)};
   for (const ProgramKernel& kernel : program.kernels)
     locked.kernels.push_back({kernel.workload, kernel.blob, kernel.schedule});
   return locked;
@@ -106,6 +205,7 @@ std::string print_lock(const std::vector<LockedProgram>& programs) {
     if (!target.toolkit.empty()) text += fmt::format("  toolkit {}\n", target.toolkit);
     text += fmt::format("  mode {}\n  graph {}\n  digest {}\n", to_string(program.mode),
                         program.graph.hex(), program.digest.hex());
+    text += print_call(program.call);
     for (const LockedKernel& kernel : program.kernels)
       text += fmt::format("  kernel {} {} {}\n", kernel.workload.hex(), kernel.blob.hex(),
                           kernel.schedule);
@@ -146,11 +246,14 @@ Result<std::vector<LockedProgram>> parse_lock(std::string_view text, const std::
       return fail(within(read.error()));
     }
   }
-  for (const LockedProgram& program : programs)
-    if (program.file.empty() || program.graph.is_zero() || program.digest.is_zero())
+  for (const LockedProgram& program : programs) {
+    const bool named =
+        !program.file.empty() && !program.graph.is_zero() && !program.digest.is_zero();
+    if (!named || !is_whole(program.call))
       return fail(Code::kInvalidArgument,
-                  fmt::format("{}: program '{}' lacks its graph or digest: make the file anew",
-                              name, program.file));
+                  fmt::format("{}: program '{}' lacks its {}: make the file anew", name,
+                              program.file, named ? "inputs, or some" : "graph or digest"));
+  }
   return programs;
 }
 
@@ -163,6 +266,9 @@ std::vector<std::string> changes(const LockedProgram& was, const LockedProgram& 
                                const std::string& after) {
     if (before != after) found.push_back(fmt::format("{} is {} and was {}", what, after, before));
   };
+  // A file of format 1 says nothing of inputs.
+  if (!was.call.inputs.empty() && was.call != now.call)
+    found.push_back("the model's inputs have other names, kinds, layouts or places");
   differ("the target", was.target.to_string(), now.target.to_string());
   differ("the toolkit", was.target.toolkit, now.target.toolkit);
   if (was.digest == now.digest) return found;
@@ -185,4 +291,4 @@ std::vector<std::string> changes(const LockedProgram& was, const LockedProgram& 
   return found;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln
