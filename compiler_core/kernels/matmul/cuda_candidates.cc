@@ -150,7 +150,8 @@ constexpr std::array<BlockTile, 15> kHalfTiles = {{{128, 256, 2, 4},
                                                    {16, 64, 1, 4},
                                                    {16, 32, 1, 2}}};
 // Of kernels that widen weights, for few rows.
-constexpr std::array<BlockTile, 3> kNarrowTiles = {{{8, 128, 1, 4}, {8, 64, 1, 4}, {8, 32, 1, 2}}};
+constexpr std::array<BlockTile, 4> kNarrowTiles = {
+    {{8, 128, 1, 4}, {8, 64, 1, 4}, {8, 64, 1, 2}, {8, 32, 1, 2}}};
 constexpr std::array<BlockTile, 10> kF32Tiles = {{{128, 128, 4, 2},
                                                   {128, 64, 2, 2},
                                                   {64, 128, 2, 2},
@@ -248,9 +249,10 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
     if ((tile.bm > least && tile.bm >= 2 * problem.m) || (tile.bn > 64 && tile.bn >= 2 * problem.n))
       continue;
     for (const int bk : {16, 32, 64, 128})
-      for (const int stages : {2, 4, 3, 6})
+      for (const int stages : {2, 8, 4, 3, 6})
         for (const int splits : {1, 2, 4, 8, 16, 32}) {
           if (core == MatmulCore::kThreads ? stages != 2 : stages == 2) continue;
+          if (stages == 8 && tile.bm > 8) continue;  // of small steps more are under way
           if (halves ? bk < 32 : bk == 128) continue;
           const bool deep = bk == 128 && problem.word_depth != 128;  // than there is need for
           if (deep && tile.bm > 32 && tile.bn > 32) continue;

@@ -102,28 +102,34 @@ struct StepScales {
   const Row& row_scale;        // (row, step)
   const Column& column_scale;  // (number, step)
 };
-// The scales of a thread in one step, and those of the next, which are read meanwhile.
+// Steps of which each has registers of its own for scales that are on their way: of one step alone they would
+// be waited for, since the assembler reads as late in a step as it can.
+template <class Scales>
+constexpr int kTurns = Scales::scaled && Tiling::steps % 2 == 0 ? 2 : 1;
+// The scales of a thread in one step, and those of the next kTurns, which are read meanwhile.
 template <class Scales>
 struct ThreadScales {
-  float row[kParts][2], next_row[kParts][2], next_column;
-  KILN_MEMBER void read(const Scales& scales, const Tile& tile, int group, int step) {
+  static constexpr int turns = kTurns<Scales>;
+  float row[kParts][2], next_row[turns][kParts][2], next_column[turns];
+  KILN_MEMBER void read(const Scales& scales, const Tile& tile, int group, int step, int turn) {
     const int first = tile.row + group * kTileRows + thread_index() / 32 % 4 * 16 + thread_index() % 32 / 4;
-    next_column = scales.column_scale(tile.column / Scales::columns, step);
+    next_column[turn] = scales.column_scale(tile.column / Scales::columns, step);
     _Pragma("unroll") for (int i = 0; i < kParts; ++i)
-      _Pragma("unroll") for (int half = 0; half < 2; ++half) next_row[i][half] =
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) next_row[turn][i][half] =
           scales.row_scale(first + i * 64 + half * 8, step);
   }
-  KILN_MEMBER void take() {
+  KILN_MEMBER void take(int turn) {
     _Pragma("unroll") for (int i = 0; i < kParts; ++i)
-      _Pragma("unroll") for (int half = 0; half < 2; ++half) row[i][half] = next_row[i][half] * next_column;
+      _Pragma("unroll") for (int half = 0; half < 2; ++half) row[i][half] =
+          next_row[turn][i][half] * next_column[turn];
   }
   // The factor of sum j of part i.
   KILN_MEMBER float of(int i, int j) const { return row[i][j / 2 % 2]; }
 };
 template <>
 struct ThreadScales<NoScales> {
-  KILN_MEMBER void read(const NoScales&, const Tile&, int, int) {}
-  KILN_MEMBER void take() {}
+  KILN_MEMBER void read(const NoScales&, const Tile&, int, int, int) {}
+  KILN_MEMBER void take(int) {}
 };
 
 // The same in f32 proper: the tensor cores add up one step, a part of the rows after the other, while
@@ -136,31 +142,33 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
   ThreadScales<Scales> scale;
   _Pragma("unroll") for (int i = 0; i < kParts; ++i)
       _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) sums[i][j] = 0;
-  scale.read(scales, tile, group, 0);
-  _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-    scale.take();
-    if (step + 1 < Tiling::steps) scale.read(scales, tile, group, step + 1);
-    barrier_wait(ring.full + 8 * slot.number, slot.parity);
-    const Place a = ring.a + slot.number * kABytes + group * kTileRows * 128;
-    const Place b = ring.b + slot.number * kBBytes;
-    _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
-      Wide part[Tiling::columns / 2];
-      warpgroup_begin();
-      _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q)
-          warpgroup_multiply(part, a + (i * kAtomBytes + q * 32), b + q * 32, q > 0);
-      warpgroup_commit();
-      warpgroup_wait<0>();
-      warpgroup_hold(part);
-      if (i == kParts - 1 && leads) barrier_arrive(ring.empty + 8 * slot.number);
-      _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) {
-        if constexpr (Scales::scaled)
-          sums[i][j] += part[j] * scale.of(i, j);
-        else
-          sums[i][j] += part[j];
+  constexpr int turns = kTurns<Scales>;
+  _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) scale.read(scales, tile, group, turn, turn);
+  _Pragma("unroll 1") for (int step = 0; step < Tiling::steps;)
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn, ++step) {
+      scale.take(turn);
+      if (step + turns < Tiling::steps) scale.read(scales, tile, group, step + turns, turn);
+      barrier_wait(ring.full + 8 * slot.number, slot.parity);
+      const Place a = ring.a + slot.number * kABytes + group * kTileRows * 128;
+      const Place b = ring.b + slot.number * kBBytes;
+      _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
+        Wide part[Tiling::columns / 2];
+        warpgroup_begin();
+        _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q)
+            warpgroup_multiply(part, a + (i * kAtomBytes + q * 32), b + q * 32, q > 0);
+        warpgroup_commit();
+        warpgroup_wait<0>();
+        warpgroup_hold(part);
+        if (i == kParts - 1 && leads) barrier_arrive(ring.empty + 8 * slot.number);
+        _Pragma("unroll") for (int j = 0; j < Tiling::columns / 2; ++j) {
+          if constexpr (Scales::scaled)
+            sums[i][j] += part[j] * scale.of(i, j);
+          else
+            sums[i][j] += part[j];
+        }
       }
+      slot.next();
     }
-    slot.next();
-  }
 }
 
 // Makes the barriers; a `full` one takes so many arrivals. The number of this warpgroup among those that
