@@ -195,6 +195,16 @@ Values slice(Call& c) {
   return {c.b.slice(x, axis, start, count, step)};
 }
 
+// The argument where it is a number that the program computes while it runs, as an i64 scalar; no
+// node where it is known.
+NodeId computed(Call& c, std::string_view name) {
+  const NodeId id = c.operand(name).id;
+  if (id == kInvalidNode || !c.ok()) return kInvalidNode;
+  if (!numel(c.b.shape(id)).is(1) || is_float(c.b.dtype(id)))
+    return c.invalid("argument '" + std::string(name) + "' is no integer");
+  return c.b.cast(c.b.reshape(id, {}), DType::kI64);
+}
+
 NodeId select_index(Call& c, NodeId x, int axis, const Dim& index) {
   Shape shape = c.b.shape(x);
   const NodeId one = c.b.slice(x, axis, index, 1);
@@ -206,6 +216,8 @@ Values select(Call& c) {
   const Shape& shape = c.b.shape(x);
   const int axis = c.axis("dim", shape.size());
   if (!c.ok() || shape.empty()) return {c.invalid("a scalar has no elements to select")};
+  if (const NodeId place = computed(c, "index"); place != kInvalidNode)
+    return {gather_axis(c.b, x, axis, place)};
   Dim index = c.size("index");
   if (index.is_constant() && index.constant() < 0) index = index + shape[at(axis)];
   return {select_index(c, x, axis, index)};
@@ -213,7 +225,13 @@ Values select(Call& c) {
 Values narrow(Call& c) {
   const NodeId x = c.tensor("self");
   const int axis = c.axis("dim", c.b.shape(x).size());
-  return {c.b.slice(x, axis, c.size("start"), c.size("length"))};
+  const Dim length = c.size("length");
+  const NodeId start = computed(c, "start");
+  if (!c.ok() || c.b.shape(x).empty()) return {c.invalid("a scalar has no elements to narrow")};
+  if (start == kInvalidNode) return {c.b.slice(x, axis, c.size("start"), length)};
+  const NodeId places =
+      c.b.binary(Op::kAdd, c.b.broadcast(start, {length}), c.b.iota(DType::kI64, length));
+  return {gather_axis(c.b, x, axis, places)};
 }
 
 // The bound of a list of outputs; an archive may claim any.

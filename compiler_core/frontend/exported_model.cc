@@ -193,7 +193,12 @@ class ModelParser {
     dom::element offset;
     if (object["storage_offset"].get(offset) != simdjson::SUCCESS)
       return invalid("'storage_offset' is missing");
-    TRY_STATUS(covered(size(offset), result.storage_offset, result.layout_refusal));
+    // Only whether it is 0 matters. The symbols of an expression may be nobody's size: a place that
+    // the program computes.
+    if (offset["as_expr"].error() == simdjson::SUCCESS)
+      result.storage_offset = Dim(1);
+    else
+      TRY_STATUS(covered(size(offset), result.storage_offset, result.layout_refusal));
     constexpr int64_t kStrided = 7;
     TRY(const int64_t layout, integer_in(object, "layout"));
     result.strided = layout == kStrided;

@@ -3,6 +3,8 @@
 #include "compiler_core/frontend/lowering.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "compiler_core/frontend/complex_values.h"
 #include "compiler_core/frontend/declarations.h"
@@ -101,8 +103,10 @@ class ModelLowering {
 
   // A view op again, of another value; names do not matter but for the tensor it looks at.
   Values replay(const DeclaredTensors& tensors, const ExportedNode& node, NodeId self) {
-    NamedValues nothing(b_, {});
-    Call call(b_, model_, tensors, node, nothing, random_);
+    NamedValues numbers(b_, {});
+    if (const auto taken = view_numbers_.find(&node); taken != view_numbers_.end())
+      for (const auto& [name, value] : taken->second) numbers.define_number(name, value);
+    Call call(b_, model_, tensors, node, numbers, random_);
     call.substitute(call.first_tensor(), self);
     return lowered(call, short_name(node.target)).value_or(Values());
   }
@@ -189,7 +193,8 @@ class ModelLowering {
   Status node(Scope& scope, const ExportedNode& node, size_t index) {
     const std::string_view name = short_name(node.target);
     if (is_ignored_op(name)) return {};
-    if (computes_sizes_only(node) && !is_number_op(name)) return number(scope, node);
+    if (computes_sizes_only(node) && !(is_number_op(name) && gives_number(node)))
+      return number(scope, node);
     b_.begin_origin(origin_of(node, name));
     const Status done = is_region(name) ? region(scope, node) : tensor_op(scope, node, name);
     if (done) return {};
@@ -236,8 +241,18 @@ class ModelLowering {
     for (const Call::Overwritten& each : call.overwritten())
       overwrite(scope, each.tensor, each.value);
     const bool shares = functional || is_view_op(name);
+    if (shares && !functional) keep_numbers(scope, node);
     return define_all(scope, node, results, shares ? call.first_tensor() : std::string_view(),
                       functional ? nullptr : &node);
+  }
+
+  // Those that the view op takes, for when it is replayed.
+  void keep_numbers(const Scope& scope, const ExportedNode& node) {
+    std::vector<std::pair<std::string_view, NodeId>> taken;
+    for (const NamedArgument& input : node.inputs)
+      if (const auto* number = std::get_if<NumberName>(&input.value))
+        taken.emplace_back(number->name, scope.values.find_number(number->name));
+    if (!taken.empty()) view_numbers_.insert_or_assign(&node, std::move(taken));
   }
 
   // Assigns the functional op's result to the tensor that an in-place op changes, in that tensor's
@@ -315,6 +330,13 @@ class ModelLowering {
                     std::holds_alternative<UncoveredSize>(output) ||
                     std::holds_alternative<OtherArgument>(output);
            });
+  }
+
+  // Not so where the bounds that the model gives leave one value, which stands in the nodes.
+  static bool gives_number(const ExportedNode& node) {
+    return std::ranges::any_of(node.outputs, [](const Argument& output) {
+      return std::holds_alternative<NumberName>(output);
+    });
   }
 
   static Origin origin_of(const ExportedNode& node, std::string_view name) {
@@ -443,6 +465,9 @@ class ModelLowering {
   const ExportedModel& model_;
   GraphBuilder b_;
   RandomSource random_;
+  // By view op: the numbers that it takes.
+  std::unordered_map<const ExportedNode*, std::vector<std::pair<std::string_view, NodeId>>>
+      view_numbers_;
   std::vector<bool> is_bound_;  // by symbol: whether an input has it as a size
   size_t body_nodes_ = 0;
   std::vector<std::string_view> changed_;  // roots that were changed in place

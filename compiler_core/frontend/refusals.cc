@@ -101,7 +101,6 @@ constexpr auto kRefusals = std::to_array<RefusedOp>({
     {"aten.resize", kStorage},
     {"aten.resize_", kStorage},
     {"aten.set_", kStorage},
-    {"aten.sym_storage_offset", kStorage},
     {"aten.sym_is_contiguous", kStorage},
     {"aten.is_contiguous", kStorage},
     {"aten.as_strided_scatter", kStorage},

@@ -280,6 +280,19 @@ def loops(gate: Any, x: Any) -> Any:
     return last, states, later, sums, count, root, mapped(lambda each, by: each * by.sum(), x, gate[0])
 
 
+@program("numbers as places", normal(8, 4), normal(2, 4), lambda: torch.tensor([5, 2]))
+def places(x: Any, rows: Any, at: Any) -> Any:
+    n, m = at[0].item(), at[1].item()
+    torch._check(n >= 0)
+    torch._check(n + 2 <= x.shape[0])
+    torch._check(m >= 0)
+    torch._check(m < x.shape[1])
+    cache = x.clone()
+    cache.narrow(0, n, 2).copy_(rows)
+    cache.select(1, m).mul_(2.0)
+    return x.select(0, n), x.select(1, m), x.narrow(0, n, 2) + rows, cache
+
+
 @program("splits", normal(6, 10))
 def splits(x: Any) -> Any:
     return (*torch.ops.aten.split.sizes(x, [1, 2, 3]), *x.split(4, 1), *x.split([3, 7], 1), *x.tensor_split(4),

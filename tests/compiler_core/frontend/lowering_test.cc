@@ -376,6 +376,58 @@ TEST(Numbers, that_are_taken_out_of_tensors_are_operands) {
   }
 }
 
+// x[n], x.narrow(0, n, 2), and a copy of x in which that is 9, of n = z.item().
+TEST(Numbers, that_are_taken_out_of_tensors_are_places) {
+  const auto named_number = [](const std::string& argument_name) {
+    return argument(argument_name, "as_sym_int", R"({"as_name":"n"})");
+  };
+  ModelText model;
+  model.input("x", kFloat, {4, 2}).input("z", kLong, {}).integer_value("n", "u0");
+  model.integer_value("o", "u1");
+  model.raw_node("aten.item.default", {tensor("self", "z")}, R"([{"as_sym_int":{"as_name":"n"}}])")
+      .node("aten.select.int", {kX, integer("dim", 0), named_number("index")}, "row", kFloat, {2})
+      // As torch.export binds the place of a view that data give.
+      .raw_node("aten.sym_storage_offset.default", {tensor("self", "row")},
+                R"([{"as_sym_int":{"as_name":"o"}}])")
+      .node("aten.narrow.default",
+            {kX, integer("dim", 0), named_number("start"), integer("length", 2)}, "rows", kFloat,
+            {2, 2})
+      .node("aten.clone.default", {kX}, "changed", kFloat, {4, 2})
+      .node("aten.narrow.default",
+            {tensor("self", "changed"), integer("dim", 0), named_number("start"),
+             integer("length", 2)},
+            "part", kFloat, {2, 2})
+      .node("aten.fill_.Scalar", {tensor("self", "part"), real("value", "9.0")}, "filled", kFloat,
+            {2, 2})
+      .output("row")
+      .output("rows")
+      .output("changed");
+  const auto program = lower(model.json());
+  ASSERT_TRUE(program) << program.error().message;
+  const Tensor x = make_tensor(DType::kF32, {4, 2}, Doubles{1, 2, 3, 4, 5, 6, 7, 8});
+  for (const int64_t place : {1, -3}) {
+    const Tensor z = make_tensor(DType::kI64, {}, Doubles{static_cast<double>(place)});
+    const Tensor* const inputs[] = {&x, &z};
+    const auto outputs = interpret(program->graph, inputs);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    EXPECT_EQ(values_of((*outputs)[0]), (Doubles{3, 4}));
+    EXPECT_EQ(values_of((*outputs)[1]), (Doubles{3, 4, 5, 6}));
+    EXPECT_EQ(values_of((*outputs)[2]), (Doubles{1, 2, 9, 9, 9, 9, 7, 8}));
+  }
+}
+
+// torch._check(n == 2): torch.export writes 2 wherever the program says n.
+TEST(Numbers, that_can_only_be_one_stand_in_the_nodes) {
+  ModelText model;
+  model.input("x", kFloat, {3}).input("z", kLong, {});
+  model.raw_node("aten.item.default", {tensor("self", "z")}, R"([{"as_int":2}])")
+      .node("aten.narrow.default",
+            {kX, integer("dim", 0), integer("start", 0), integer("length", 2)}, "y", kFloat, {2})
+      .output("y");
+  const auto program = lower(model.json());
+  ASSERT_TRUE(program) << program.error().message;
+}
+
 TEST(Numbers, cannot_be_sizes_or_of_several_elements) {
   const std::string number = R"([{"as_sym_float":{"as_name":"n"}}])";
   ModelText several;
