@@ -328,7 +328,7 @@ class Region {
     }
   }
 
-  // Of a conjunction: false where a part is known to be, true where one is and none is known to be
+  // The value of a conjunction: false where a part is known to be, true where one is and none is known to be
   // false, nothing where no part follows from numbers.
   std::optional<bool> known_part(NodeId conjunction) {
     std::optional<bool> result;

@@ -102,7 +102,7 @@ bool fits(const CudaMatmulSchedule& schedule, const Product& product) {
   const MatmulCore core = matmul_core(product);
   const int size = stored_bytes(product), second = second_bytes(product);
   const bool threads = core == MatmulCore::kThreads;
-  // Of one warp, at least; kernels that widen weights have rows as the second operand.
+  // A warp's, at least; kernels that widen weights have rows as the second operand.
   const int rows = threads ? 4 : product.narrow ? 8 : 16, columns = threads ? 8 : 16;
   const bool shape = schedule.bm % (rows * schedule.warps_m) == 0 &&
                      schedule.bn % (columns * schedule.warps_n) == 0 &&
@@ -149,7 +149,7 @@ constexpr std::array<BlockTile, 15> kHalfTiles = {{{128, 256, 2, 4},
                                                    {16, 128, 1, 4},
                                                    {16, 64, 1, 4},
                                                    {16, 32, 1, 2}}};
-// Of kernels that widen weights, for few rows.
+// For kernels that widen weights, and few rows.
 constexpr std::array<BlockTile, 4> kNarrowTiles = {
     {{8, 128, 1, 4}, {8, 64, 1, 4}, {8, 64, 1, 2}, {8, 32, 1, 2}}};
 constexpr std::array<BlockTile, 10> kF32Tiles = {{{128, 128, 4, 2},

@@ -25,7 +25,7 @@ class NarrowWeights {
 
  private:
   const Dequantised& weights() const { return *problem_.b.dequantised; }
-  // Of weights of 4 bits: the integer that is subtracted from all of them, where it is a constant.
+  // The integer that is subtracted from all weights of 4 bits, where it is a constant.
   std::optional<int> common_zero() const;
 
   const Graph& graph_;
