@@ -292,6 +292,15 @@ KILN_API int64_t kiln_program_alignment(const kiln_program* program);
 KILN_API kiln_code kiln_program_launch(const kiln_program* program, void* const* inputs,
                                        void* const* outputs, void* arena, void* stream,
                                        const int64_t* symbols);
+/* The same on tensors as DLPack has them (dlpack.h, which is not needed here). Inputs stay the caller's: device,
+ * dtype, sizes and strides are checked, nothing is copied, and an input that the program does not read may be NULL.
+ * `outputs[i]` becomes a new tensor on the program's device, dense row-major, which its deleter gives back; on a GPU
+ * not before the stream has passed the launch. Allocates for each call: kiln_program_launch() does not.
+ * KILN_INVALID_ARGUMENT names the input that does not fit; then no output is made. */
+struct DLManagedTensor;
+KILN_API kiln_code kiln_program_run_dlpack(const kiln_program* program,
+                                           struct DLManagedTensor* const* inputs,
+                                           struct DLManagedTensor** outputs, void* stream);
 
 /* ---- Artifacts of other compilers
  *

@@ -112,6 +112,60 @@ static void launch_own(const kiln_program* program) {
   free(arena);
 }
 
+/* As dlpack.h has them. */
+typedef struct DLTensor {
+  void* data;
+  struct { int32_t type, id; } device;
+  int32_t rank;
+  struct { uint8_t code, bits; uint16_t lanes; } dtype;
+  int64_t *sizes, *strides;
+  uint64_t byte_offset;
+} DLTensor;
+struct DLManagedTensor {
+  DLTensor tensor;
+  void* manager;
+  void (*deleter)(struct DLManagedTensor* self);
+};
+
+/* Runs on DLPack's tensors, which own what they have; what does not fit is refused by name. */
+static void run_dlpack(const kiln_program* program) {
+  enum { kRows = 6 };
+  float* memory = aligned(3 * kRows * 16, kiln_program_alignment(program));
+  for (int i = 0; i < 3 * kRows * 16; ++i) memory[i] = (float)(i % 11);
+  int64_t sizes[] = {kRows, 16}, sparse[] = {32, 1};
+  struct DLManagedTensor a = {{memory, {1, 0}, 2, {2, 32, 1}, sizes, NULL, 0}, NULL, NULL};
+  struct DLManagedTensor b = a;
+  b.tensor.byte_offset = kRows * 16 * sizeof(float);
+  struct DLManagedTensor *inputs[] = {&a, &b}, *outputs[2] = {NULL, NULL};
+  EXPECT(kiln_program_run_dlpack(program, inputs, outputs, NULL) == KILN_OK);
+  const DLTensor* out = &outputs[0]->tensor;
+  EXPECT(out->rank == 2 && out->sizes[0] == kRows && out->sizes[1] == 16);
+  EXPECT(out->strides[0] == 16 && out->strides[1] == 1 && out->device.type == 1);
+  EXPECT(out->dtype.code == 2 && out->dtype.bits == 32 && out->dtype.lanes == 1);
+  EXPECT(outputs[1]->tensor.rank == 1 && outputs[1]->tensor.sizes[0] == kRows);
+  for (int i = 0; i < kRows * 16; ++i)
+    EXPECT(((float*)out->data)[i] == memory[i] * 0.5F + memory[kRows * 16 + i]);
+  for (int i = 0; i < 2; ++i) outputs[i]->deleter(outputs[i]);
+
+  struct DLManagedTensor* none[2] = {NULL, NULL};
+  struct DLManagedTensor crooked = b;
+  crooked.tensor.strides = sparse;
+  struct DLManagedTensor elsewhere = b;
+  elsewhere.tensor.device.type = 2;
+  struct DLManagedTensor whole = b;
+  whole.tensor.dtype.code = 0;
+  struct DLManagedTensor narrow = b;
+  narrow.tensor.rank = 1;
+  struct DLManagedTensor* wrong[] = {&crooked, &elsewhere, &whole, &narrow, NULL};
+  for (int i = 0; i < 5; ++i) {
+    inputs[1] = wrong[i];
+    EXPECT(kiln_program_run_dlpack(program, inputs, none, NULL) == KILN_INVALID_ARGUMENT);
+    EXPECT(none[0] == NULL && strstr(kiln_last_error(), "input ") != NULL);
+  }
+  EXPECT(kiln_program_run_dlpack(program, NULL, none, NULL) == KILN_INVALID_ARGUMENT);
+  free(memory);
+}
+
 static void* launch_often(void* program) {
   for (int64_t rows = 1; rows < 40; rows += 3) launch(program, rows);
   return NULL;
@@ -163,6 +217,7 @@ static void without_a_service(void) {
   const int64_t* all[] = {wrong, wrong};
   int64_t symbols[1];
   EXPECT(kiln_program_bind(program, all, symbols) == KILN_INVALID_ARGUMENT);
+  run_dlpack(program);
   pthread_t threads[3];
   for (int i = 0; i < 3; ++i) EXPECT(pthread_create(&threads[i], NULL, launch_often, program) == 0);
   for (int i = 0; i < 3; ++i) EXPECT(pthread_join(threads[i], NULL) == 0);
