@@ -95,9 +95,10 @@ class Launcher:
         self._handle = program._handle
         self._allocate = allocator_of(device)
         self._orders = orders or [None] * len(program.outputs)
-        # Addresses as bytes: an array grows by one address at a time, 5 us for 256 tensors.
-        self._read = Struct(f"{len(program.inputs)}Q").pack
-        self._written = Struct(f"{len(program.outputs)}Q").pack
+        # Addresses as bytes: an array grows by one address at a time, 5 us for 256 tensors; "Q", which checks the
+        # range, takes as long more.
+        self._read = Struct(f"{len(program.inputs)}N").pack
+        self._written = Struct(f"{len(program.outputs)}N").pack
         self._axes = [(index, axis) for index, info in enumerate(program.inputs)
                       for axis, size in enumerate(info.sizes) if size < 0]
         self._layouts = [(index, info.strides) for index, info in enumerate(program.inputs) if index not in trusted]
