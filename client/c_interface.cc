@@ -156,6 +156,7 @@ kiln_code kiln_client_open(const kiln_client_options* given, kiln_client** clien
   options.compiler = text(from.compiler);
   options.libcuda = text(from.libcuda);
   options.libnvrtc = text(from.libnvrtc);
+  options.libcublaslt = text(from.libcublaslt);
   if (from.cache_bytes > 0) options.cache_bytes = from.cache_bytes;
   if (from.connect_timeout_ms > 0)
     options.connect_timeout = std::chrono::milliseconds(from.connect_timeout_ms);

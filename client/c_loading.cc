@@ -1,6 +1,8 @@
 // The part of the C interface (kiln.h) that gets programs without their graphs.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "client/c_call.h"
 #include "client/c_program.h"
 #include "compiler_core/base/file.h"
@@ -75,6 +77,21 @@ Result<std::unique_ptr<kiln_program>> load_locked(Client& client, const Path& pa
                           locked.file, path.string(), found.front()));
 }
 
+Result<std::unique_ptr<kiln_program>> open_exported(Client& client, const Path& directory,
+                                                    const std::string& signer,
+                                                    const kiln_compile_options* given) {
+  TRY(const CompileOptions options, loading_options(given));
+  TRY(std::shared_ptr<const CompiledProgram> compiled,
+      client.open_exported(directory, options, signer));
+  // Inputs that it does not read stand between the others.
+  LockedCall call;
+  const auto order = compiled->input_order();
+  if (!order.empty()) call.inputs.resize(static_cast<size_t>(std::ranges::max(order)) + 1);
+  for (size_t place = 0; place < order.size(); ++place)
+    call.inputs[static_cast<size_t>(order[place])].place = static_cast<int>(place);
+  return described(std::move(compiled), call);
+}
+
 kiln_code give(Result<std::unique_ptr<kiln_program>> loaded, kiln_program** program) {
   if (!loaded) return failed(std::move(loaded).error());
   *program = loaded->release();
@@ -100,6 +117,13 @@ kiln_code kiln_load_locked(kiln_client* client, const char* path, const char* na
   if (client == nullptr || path == nullptr || program == nullptr)
     return missing("the client, the path or the place for the program");
   return give(load_locked(*client->client, path, text(name), options), program);
+}
+
+kiln_code kiln_open_exported(kiln_client* client, const char* directory, const char* signer,
+                             const kiln_compile_options* options, kiln_program** program) {
+  if (client == nullptr || directory == nullptr || program == nullptr)
+    return missing("the client, the directory or the place for the program");
+  return give(open_exported(*client->client, directory, text(signer), options), program);
 }
 
 }  // extern "C"

@@ -26,13 +26,6 @@ namespace {
 using Clock = Remote::Clock;
 constexpr size_t kMaxRemembered = 256;  // programs in the in-process table
 
-std::string name_of(Wanted::Call call) {
-  return call == Wanted::Call::kCompile ? "compile"
-         : call == Wanted::Call::kFetch ? "fetch"
-         : call == Wanted::Call::kLoad  ? "load"
-                                        : "look_up";
-}
-
 }  // namespace
 
 // Constant after construction, but for what mu guards.
@@ -240,6 +233,9 @@ struct Client::Impl {
   };
   Compiled get(const Subject& subject, const Wanted& wanted);
   Compiled get(const Subject& subject, Wanted wanted, CallTrace& trace);
+  // Loads what `read` finds for this machine, whose target it is given.
+  Compiled open(CompileOptions wanted,
+                const std::function<Result<BoundFiles>(const Target&)>& read);
 };
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -277,7 +273,7 @@ Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
 }
 
 Client::Compiled Client::Impl::get(const Subject& subject, const Wanted& wanted) {
-  CallTrace trace(wanted, "client " + name_of(wanted.call));
+  CallTrace trace(wanted, "client " + wanted.name());
   Compiled got = get(subject, wanted, trace);
   if (got)
     trace.ended(kiln::to_string((*got)->outcome()));
@@ -336,28 +332,53 @@ Client::Compiled Client::load(const Digest& graph, const CompileOptions& options
   if (!got && got.error().code == Code::kNotFound)
     got.error().message += fmt::format(
         "; the digest of graph {} alone makes no program ({}, mode {}): send the graph once, with "
-        "`kiln "
-        "warm FILE` or `kiln compile FILE`",
+        "`kiln warm FILE` or `kiln compile FILE`",
         graph.short_hex(), options.target.to_string(), kiln::to_string(options.mode));
   return got;
 }
 
-Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
-                                       const CompileOptions& options) {
+Client::Compiled Client::Impl::open(CompileOptions wanted,
+                                    const std::function<Result<BoundFiles>(const Target&)>& read) {
   const auto started = Clock::now();
   auto program = std::make_unique<CompiledProgram::Impl>();
-  CompileOptions wanted = options;
-  TRY_STATUS(impl_->prepare(wanted, true, program->start_up));
+  TRY_STATUS(prepare(wanted, true, program->start_up));
   const auto targeted = Clock::now();
-  TRY(NormalForm form, normalise(graph));
-  TRY(const SharedFiles files,
-      read_exported_for(place, impl_->signer, form.digest, wanted.target, wanted.mode));
-  TRY_STATUS(impl_->revocations->check(files->program));
-  TRY_STATUS(impl_->bind(graph.inputs().size(), std::move(form.input_order), {files}, *program));
+  TRY(BoundFiles bound, read(wanted.target));
+  TRY_STATUS(revocations->check(bound.files->program));
+  TRY_STATUS(bind(bound.inputs, std::move(bound.input_order), {std::move(bound.files)}, *program));
   program->start_up.fetch_ms = ms_since(targeted);
-  TRY_STATUS(impl_->load(wanted, *program));
+  TRY_STATUS(load(wanted, *program));
   program->seconds = ms_since(started) / 1000;
   return std::unique_ptr<CompiledProgram>(new CompiledProgram(std::move(program)));
+}
+
+Client::Compiled Client::open_exported(const Graph& graph, const Path& place,
+                                       const CompileOptions& options) {
+  return impl_->open(options, [&](const Target& here) -> Result<BoundFiles> {
+    TRY(NormalForm form, normalise(graph));
+    TRY(SharedFiles files,
+        read_exported_for(place, impl_->signer, form.digest, here, options.mode));
+    return BoundFiles{std::move(files), std::move(form.input_order), graph.inputs().size()};
+  });
+}
+
+Client::Compiled Client::open_exported(const Path& directory, const CompileOptions& options,
+                                       const std::string& signer) {
+  std::optional<std::string> trusted = impl_->signer;
+  if (signer == kUnsigned) {
+    trusted.reset();
+  } else if (!signer.empty()) {
+    TRY(trusted, read_signer(signer));
+  }
+  TRY(const BoundFiles bound, read_bound(directory, trusted));
+  const Program& program = bound.files->program;
+  CompileOptions wanted = options;
+  wanted.target = {};
+  wanted.target.backend = program.target.backend;
+  return impl_->open(wanted, [&](const Target& here) -> Result<BoundFiles> {
+    TRY_STATUS(check_runs_here(program, here, directory));
+    return bound;
+  });
 }
 
 Result<int> Client::load_bundle(const Path& file, const std::string& signer) {

@@ -257,6 +257,13 @@ class Client {
   // kUnsupported: another target's; kPermissionDenied, kCorruption as compile().
   Compiled open_exported(const Graph& graph, const std::filesystem::path& place,
                          const CompileOptions& options);
+  // The same of a directory for a caller that has no graph, with the model's inputs as the directory's
+  // signed binding numbers them, up to the last that the program reads, and the directory's target and mode.
+  // `signer`: as load_bundle() has it; kUnsigned: the caller vouches for the directory, which is code, and no
+  // signature is looked at.
+  Compiled open_exported(const std::filesystem::path& directory, const CompileOptions& options,
+                         const std::string& signer = {});
+  static constexpr char kUnsigned[] = "unsigned";
   // Reads a bundle, the file that `kiln bundle` wrote: from now on compile() and its like answer with
   // its programs before they ask anybody, also for targets that its code's can run. How many it has.
   // `signer`: whose signature is good, a public key in hex or a file with one; empty:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "client/bundle.h"
 #include "client/exported_binding.h"
@@ -69,14 +70,57 @@ Status write_exported(const CompiledProgram& program, std::string_view binding,
   return publish_file(directory / "manifest.json", program.manifest());
 }
 
+namespace {
+
+Result<std::string> read_manifest(const Path& directory) {
+  TRY(std::string manifest, read_if_there(directory / "manifest.json"));
+  if (!manifest.empty()) return manifest;
+  return fail(Code::kNotFound, directory.string() +
+                                   " holds no manifest.json: `kiln compile FILE --out DIR` "
+                                   "writes one");
+}
+
+// What `files.manifest` names.
+Status read_program(const Path& directory, ProgramFiles& files) {
+  TRY(files.program, program_from_json(files.manifest));
+  const bool is_cuda = files.program.target.backend == Backend::kCuda;
+  for (const ProgramKernel& kernel : files.program.kernels) {
+    TRY(Artifact artifact, read_artifact(directory, kernel, is_cuda));
+    files.artifacts.push_back(std::move(artifact));
+  }
+  return {};
+}
+
+// The model's input for each of the program's.
+Result<std::vector<int>> read_input_order(const Path& file, const Program& program) {
+  constexpr int kMostInputs = 1 << 20;
+  TRY(const std::string binding, read_if_there(file));
+  const auto json = nlohmann::json::parse(binding, nullptr, false);
+  const auto list =
+      json.is_object() ? json.value("input_order", nlohmann::json()) : nlohmann::json();
+  std::vector<int> order;
+  for (const auto& each : list.is_array() ? list : nlohmann::json::array()) {
+    const bool is_place =
+        each.is_number_integer() && each.get<int64_t>() >= 0 && each.get<int64_t>() < kMostInputs;
+    order.push_back(is_place ? each.get<int>() : -1);
+  }
+  std::vector<int> sorted = order;
+  std::ranges::sort(sorted);
+  const bool is_distinct = std::ranges::adjacent_find(sorted) == sorted.end();
+  const auto inputs = std::ranges::count(program.buffers, Buffer::Kind::kInput, &Buffer::kind);
+  if (list.is_array() && std::ssize(order) == inputs && is_distinct &&
+      (sorted.empty() || sorted[0] >= 0))
+    return order;
+  return fail(Code::kCorruption,
+              file.string() + " does not say which input of the model each of the program's is");
+}
+
+}  // namespace
+
 Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted) {
   const std::string what = "the program in " + directory.string();
   ProgramFiles files;
-  TRY(files.manifest, read_if_there(directory / "manifest.json"));
-  if (files.manifest.empty())
-    return fail(Code::kNotFound, directory.string() +
-                                     " holds no manifest.json: `kiln compile FILE --out DIR` "
-                                     "writes one");
+  TRY(files.manifest, read_manifest(directory));
   if (trusted.empty())
     return fail(Code::kInvalidArgument,
                 what +
@@ -92,13 +136,37 @@ Result<ProgramFiles> read_exported(const Path& directory, std::string_view trust
     TRY_STATUS(verify_binding(binding, signature, files.manifest, trusted,
                               (directory / "binding.json").string()));
   }
-  TRY(files.program, program_from_json(files.manifest));
-  const bool is_cuda = files.program.target.backend == Backend::kCuda;
-  for (const ProgramKernel& kernel : files.program.kernels) {
-    TRY(Artifact artifact, read_artifact(directory, kernel, is_cuda));
-    files.artifacts.push_back(std::move(artifact));
-  }
+  TRY_STATUS(read_program(directory, files));
   return files;
+}
+
+Result<BoundFiles> read_bound(const Path& directory, std::optional<std::string_view> trusted) {
+  ProgramFiles files;
+  if (trusted) {
+    TRY(files, read_exported(directory, *trusted));
+    TRY(const std::string signature, read_if_there(directory / "binding.sig"));
+    if (signature.empty())
+      return fail(Code::kPermissionDenied,
+                  (directory / "binding.json").string() +
+                      ", which says what input is which, is unsigned: give the model, or compile "
+                      "it again with a coordinator that signs");
+  } else {
+    TRY(files.manifest, read_manifest(directory));
+    TRY_STATUS(read_program(directory, files));
+  }
+  BoundFiles bound;
+  TRY(bound.input_order, read_input_order(directory / "binding.json", files.program));
+  for (const int input : bound.input_order)
+    bound.inputs = std::max(bound.inputs, static_cast<size_t>(input) + 1);
+  bound.files = std::make_shared<const ProgramFiles>(std::move(files));
+  return bound;
+}
+
+Status check_runs_here(const Program& program, const Target& here, const Path& place) {
+  if (here.can_run(program.target)) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("the program in {} is for {}, and this machine is {}", place.string(),
+                          program.target.to_string(), here.to_string()));
 }
 
 namespace {
@@ -134,10 +202,7 @@ Result<std::shared_ptr<const ProgramFiles>> read_exported_for(const Path& place,
     return fail(Code::kInvalidArgument,
                 fmt::format("the program in {} is of graph {}, and this is graph {}",
                             place.string(), files.program.graph.short_hex(), graph.short_hex()));
-  if (!wanted.can_run(files.program.target))
-    return fail(Code::kUnsupported,
-                fmt::format("the program in {} is for {}, and this machine is {}", place.string(),
-                            files.program.target.to_string(), wanted.to_string()));
+  TRY_STATUS(check_runs_here(files.program, wanted, place));
   return std::make_shared<const ProgramFiles>(std::move(files));
 }
 

@@ -12,7 +12,10 @@
 // Free functions; thread-safe.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "client/client.h"
 #include "client/local_tier.h"
@@ -30,7 +33,21 @@ Status write_exported(const CompiledProgram& program, std::string_view binding,
 // kCorruption: altered, or a binary is missing. Each names what it is about.
 Result<ProgramFiles> read_exported(const Path& directory, std::string_view trusted);
 
-// The same for a request: of this graph, for what `wanted` can run. `place` may be a bundle too
+// What a directory has, and how the model that it was compiled from numbers its inputs.
+struct BoundFiles {
+  std::shared_ptr<const ProgramFiles> files;
+  std::vector<int> input_order{};  // as CompiledProgram has it
+  size_t inputs = 0;               // of the model, as far as the program reads them
+};
+// For a caller that has no graph: as read_exported(), with the directory's own binding, which has to be signed too.
+// No `trusted`: the caller vouches for the directory, and no signature is looked at. Also
+// kCorruption: the binding is none of the program.
+Result<BoundFiles> read_bound(const Path& directory, std::optional<std::string_view> trusted);
+
+// kUnsupported, unless a machine of target `here` can run the program that was found in `place`.
+Status check_runs_here(const Program& program, const Target& here, const Path& place);
+
+// As read_exported(), for a request: of this graph, for what `wanted` can run. `place` may be a bundle too
 // (bundle.h), of which `mode` is taken before the other. Also kInvalidArgument: of another graph;
 // kUnsupported: of another target.
 Result<std::shared_ptr<const ProgramFiles>> read_exported_for(const Path& place,

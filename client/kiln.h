@@ -89,6 +89,9 @@ typedef struct kiln_client_options {
   int32_t open_gpu;           /* 1: open the GPU now, in the background */
   kiln_read_links read_links; /* NULL: the service sends every binary */
   void* read_links_user;
+  /* cuBLASLt, for kernels that call it: its file, or the folder of a CUDA toolkit or Python environment;
+   * NULL: the usual places; "none": no library is called, Kiln's own kernels run instead. */
+  const char* libcublaslt;
 } kiln_client_options;
 
 /* Contacts nobody. `options`
@@ -181,6 +184,16 @@ KILN_API kiln_code kiln_load_digest(kiln_client* client, const char* digest,
  * file, or the programs that it has; KILN_NOT_FOUND: also, what there is now is not what was locked. */
 KILN_API kiln_code kiln_load_locked(kiln_client* client, const char* path, const char* name,
                                     const kiln_compile_options* options, kiln_program** program);
+/* The program that `kiln compile --out DIR` wrote, with the model's inputs in order, without names, up
+ * to the last that it reads; target and mode of `options` do not count. Asks nobody. `signer`: whose signature
+ * of program and binding is good, as kiln_client_load_bundle() has it; KILN_UNSIGNED: the caller vouches for the
+ * directory, which is code, and no signature is looked at. KILN_NOT_FOUND: no program there;
+ * KILN_UNSUPPORTED: for another machine; KILN_PERMISSION_DENIED: unsigned, or signed by somebody else;
+ * KILN_CORRUPTION: altered. */
+KILN_API kiln_code kiln_open_exported(kiln_client* client, const char* directory,
+                                      const char* signer, const kiln_compile_options* options,
+                                      kiln_program** program);
+#define KILN_UNSIGNED "unsigned"
 /* Has the service tune the program though nobody waits: returns once the request is on its disk. */
 KILN_API kiln_code kiln_submit(kiln_client* client, const void* bytes, size_t bytes_size,
                                const kiln_compile_options* options);

@@ -36,6 +36,20 @@ Result<SharedFiles> fetch(Remote& remote, LocalTier* local, Remote::Answer answe
 
 }  // namespace
 
+std::string Wanted::name() const {
+  switch (call) {
+    case Call::kCompile:
+      return "compile";
+    case Call::kFetch:
+      return "fetch";
+    case Call::kLookUp:
+      return "look_up";
+    case Call::kLoad:
+      break;
+  }
+  return "load";
+}
+
 bool Refused::may_compile_here(Mode mode) const {
   if (error.code == Code::kUnavailable && !by_service) return true;
   const bool not_for_us = by_service && error.code == Code::kPermissionDenied;

@@ -26,6 +26,7 @@ struct Wanted : CompileOptions {
   Wanted(const CompileOptions& options, Call which) : CompileOptions(options), call(which) {}
   Call call;
 
+  std::string name() const;  // of the call, in traces: "compile", "fetch", "look_up", "load"
   bool has_graph() const { return call != Call::kLoad; }
   bool starts_nothing() const { return call == Call::kLookUp || call == Call::kLoad; }
   bool is_loaded() const { return call == Call::kCompile || call == Call::kLoad; }

@@ -144,6 +144,50 @@ TEST_F(ExportedDirectory, ABindingIsOfItsProgramAndOfItsSigner) {
   EXPECT_EQ(refused().code, Code::kPermissionDenied);
 }
 
+// Without the graph, the binding says which input is which.
+TEST_F(ExportedDirectory, WithoutAGraphTheBindingCountsAndIsSigned) {
+  const auto put = [&](const std::string& binding, const SigningKey& key) {
+    ASSERT_TRUE(write_file(dir_.path() / "binding.json", binding));
+    const std::string digest = Digest::of(binding).hex();
+    const Signature signature =
+        key.sign(signed_artifact("kiln.binding", digest, R"({"binding":")" + digest + "\"}"));
+    ASSERT_TRUE(write_file(dir_.path() / "binding.sig", signature.to_string() + "\n"));
+  };
+  const std::string program = Digest::of(read_file(dir_.path() / "manifest.json").value()).hex();
+  const std::string binding = R"({"input_order":[3],"program":")" + program + "\"}\n";
+  const std::string signer(key_.public_key());
+  ASSERT_TRUE(write_file(dir_.path() / "binding.json", binding));
+  const auto unsigned_binding = read_bound(dir_.path(), signer);
+  ASSERT_FALSE(unsigned_binding);
+  EXPECT_EQ(unsigned_binding.error().code, Code::kPermissionDenied);
+  EXPECT_NE(unsigned_binding.error().message.find("binding.json"), std::string::npos);
+
+  put(binding, key_);
+  const auto bound = read_bound(dir_.path(), signer);
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(bound->input_order, std::vector<int>{3});
+  EXPECT_EQ(bound->inputs, 4u);
+  EXPECT_EQ(bound->files->artifacts.size(), 1u);
+  put(binding, SigningKey::generate());
+  EXPECT_EQ(read_bound(dir_.path(), signer).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(read_bound(dir_.path(), "").error().code, Code::kInvalidArgument);
+
+  // Who vouches for the directory needs no signature; what is there is whole all the same.
+  std::filesystem::remove(dir_.path() / "manifest.sig");
+  EXPECT_TRUE(read_bound(dir_.path(), std::nullopt));
+  for (const char* wrong :
+       {"", "[", "[0]", "{}", R"({"input_order":[]})", R"({"input_order":[0,1]})",
+        R"({"input_order":["0"]})", R"({"input_order":[-1]})", R"({"input_order":[4294967296]})",
+        R"({"input_order":{"0":0}})"}) {
+    ASSERT_TRUE(write_file(dir_.path() / "binding.json", wrong));
+    EXPECT_EQ(read_bound(dir_.path(), std::nullopt).error().code, Code::kCorruption) << wrong;
+  }
+  ASSERT_TRUE(write_file(dir_.path() / "binding.json", binding));
+  ASSERT_TRUE(write_file(binary_, "another"));
+  EXPECT_EQ(read_bound(dir_.path(), std::nullopt).error().code, Code::kCorruption);
+  EXPECT_EQ(read_bound(dir_.path() / "absent", std::nullopt).error().code, Code::kNotFound);
+}
+
 TEST_F(ExportedDirectory, ABindingOfBeforeHasNoSignature) {
   ASSERT_TRUE(write_file(dir_.path() / "binding.json", "{\"input_order\":[0]}\n"));
   EXPECT_TRUE(read_exported(dir_.path(), key_.public_key()));

@@ -8,7 +8,7 @@ fresh process (timed), its kernels are checked against PyTorch's result, and the
 PyTorch's: every arm is a captured CUDA graph on the same tensors; 256 MB of L2 are overwritten before each
 replay; medians of N rounds. Exit code 1 when a result is wrong or a program cannot be compiled.
 
-Without PyTorch only Kiln's own times are taken."""
+Without PyTorch only Kiln's own times are taken. With it, Kiln's package is needed too (bound.py)."""
 
 import argparse
 import json
@@ -23,10 +23,11 @@ import time
 
 try:
     import torch
-    from kiln_program import KilnProgram, schedule_text
-    from workloads import WORKLOADS
 except ImportError:
     torch = None
+else:
+    from bound import Bound, schedule_text
+    from workloads import WORKLOADS
 
 FLUSH_BYTES = 256 << 20
 MODES = {"default": None, "max_autotune": "max-autotune-no-cudagraphs"}
@@ -119,7 +120,7 @@ def measure(workload, options, scratch):
     warm, _ = run_kiln(options, "run", graph_file, "--target", "cuda", "--mode", "max-autotune", "--runs", "3")
     row["warm"] = warm.get("timings")
     inputs = workload.make_inputs("cuda")
-    program = KilnProgram(out).bind(inputs)
+    program = Bound(out, inputs)
     row["schedule"] = schedule_text(program.manifest)
     expected = as_list(workload.function(*inputs))
     row["bytes"] = workload.bytes_moved(expected)

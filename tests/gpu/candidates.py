@@ -9,10 +9,11 @@ import argparse
 import json
 import os
 
+import kiln
 import torch
 
 import bench
-from kiln_program import KilnProgram, natural
+from bound import Bound, natural
 from workloads import by_name
 
 
@@ -23,12 +24,12 @@ def time_program(name, directory, copy, rounds):
     programs, wrong = {}, {}
     for candidate in sorted(os.listdir(directory), key=natural):
         try:
-            program = KilnProgram(os.path.join(directory, candidate)).bind(inputs)
+            program = Bound(os.path.join(directory, candidate), inputs)
             program.launch()
             torch.cuda.synchronize()
-        except RuntimeError as error:
+        except (RuntimeError, kiln.KilnError) as error:
             print(f"  {candidate}: {error}")
-            if "ILLEGAL" in str(error) or "illegal" in str(error):
+            if "illegal" in str(error).lower():
                 raise
             continue
         right, wrong[candidate] = bench.check(program.outputs, expected)

@@ -23,7 +23,7 @@ import tempfile
 import torch
 
 from bench import capture, relative_error, run_kiln, time_in_turn
-from kiln_program import KilnProgram, schedule_text
+from bound import Bound, schedule_text
 
 # m, k, n, and whether the second operand is stored as a Linear's weight [n, k].
 SHAPES = [(4096, 4096, 4096, False), (4096, 4096, 4096, True), (8192, 8192, 8192, False), (2048, 2048, 2048, False),
@@ -82,20 +82,19 @@ def measure(shape, options, scratch):
     a = torch.randn(m, k, dtype=torch.bfloat16, device="cuda")
     stored = torch.randn((n, k) if by_columns else (k, n), dtype=torch.bfloat16, device="cuda")
     b = stored.t() if by_columns else stored
-    kiln = KilnProgram(out)
-    program = kiln.bind([a, stored])
+    program = Bound(out, [a, stored])
     program.launch()
     torch.cuda.synchronize()
     expected = torch.matmul(a, b)
     error = relative_error(program.outputs[0].reshape(m, n), expected)
     times = time_in_turn({"kiln": capture(program.launch), "torch": capture(lambda: torch.matmul(a, b))},
                          options.rounds)
-    kernel = kiln.manifest["kernels"][0]
+    kernel = program.manifest["kernels"][0]
     own = kernel["fallback"]["us"] if "fallback" in kernel else kernel["report"]["best_us"]
     return {"shape": name_of(shape), "kiln_us": times["kiln"], "torch_us": times["torch"],
             "ratio": times["torch"] / times["kiln"], "run_us": ran["median_us"], "own_us": own,
             "tuned_s": compiled["seconds"], "error": error, "right": error < 1e-2,
-            "schedule": schedule_text(kiln.manifest)}
+            "schedule": schedule_text(program.manifest)}
 
 
 def main():

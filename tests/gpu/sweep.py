@@ -229,7 +229,7 @@ def make(folder, seed, only):
 
 
 def run(folder):
-    from kiln_program import KilnProgram, natural
+    from bound import Bound, natural
     torch.backends.cudnn.enabled = False  # float64
     with open(os.path.join(folder, "sweep.json")) as file:
         table = json.load(file)
@@ -242,10 +242,9 @@ def run(folder):
         limit = arguments.get("out", dtypes(sizes, dtype)[0])
         most = max(LIMITS[limit], F8_LIMIT if limit == "float32" and function == "narrow" else 0)
         for candidate in sorted(os.listdir(os.path.join(folder, "out", name)), key=natural):
-            program = KilnProgram(os.path.join(folder, "out", name, candidate))
-            program.outputs[0].fill_(float("nan") if program.outputs[0].is_floating_point() else -(1 << 30))
-            program.arena.fill_(255)
-            program.bind(inputs).launch()
+            program = Bound(os.path.join(folder, "out", name, candidate), inputs)
+            program.poison()
+            program.launch()
             torch.cuda.synchronize()
             got = program.outputs[0].reshape(want.shape).double()
             error = ((got - want).norm() / want.norm().clamp_min(1e-9)).item()

@@ -28,7 +28,7 @@ import torch
 
 import tensor_cases
 from bench import capture, relative_error, run_kiln, time_in_turn
-from kiln_program import KilnProgram
+from bound import Bound
 from matmul_ratio import loaded_cublaslt, start_service
 
 GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "convolutions", "channels_last", "depthwise",
@@ -61,10 +61,9 @@ def compile_kiln(options, path):
 
 def bind(directory, inputs):
     """The program on these inputs, and without libraries where it calls one."""
-    whole = KilnProgram(directory)
-    programs = {"kiln": whole.bind(inputs)}
-    if any("fallback" in kernel for kernel in whole.manifest["kernels"]):
-        programs["own"] = KilnProgram(directory, libraries=False).bind(inputs)
+    programs = {"kiln": Bound(directory, inputs)}
+    if any("fallback" in kernel for kernel in programs["kiln"].manifest["kernels"]):
+        programs["own"] = Bound(directory, inputs, libraries=False)
     return programs
 
 
@@ -180,8 +179,8 @@ def measure_model(name, options, scratch):
     module, weights, x = tensor_cases.load_model(name, "cuda")
     with torch.no_grad():
         expected = module(weights, x)
-        program = KilnProgram(os.path.join(scratch, name))
-        program.bind([*weights, x]).launch()
+        program = Bound(os.path.join(scratch, name), [*weights, x])
+        program.launch()
         torch.cuda.synchronize()
         error = relative_error(program.outputs[0].reshape(expected.shape), expected)
         arms = {"kiln": capture(program.launch)}
@@ -190,7 +189,7 @@ def measure_model(name, options, scratch):
         us = time_in_turn(arms, max(10, options.rounds // 2))
     row = {"group": "models", "name": name, "us": us,
            "ratio": min(each for arm, each in us.items() if arm != "kiln") / us["kiln"],
-           "kiln_error": error, "right": error < MOST_MODEL_ERROR, "launches": len(program.launches),
+           "kiln_error": error, "right": error < MOST_MODEL_ERROR, "launches": program.launches,
            "cuts": program.manifest.get("cuts"), "kernels": breakdown(program.manifest)}
     return row
 

@@ -63,7 +63,7 @@ def ends():
 def time_case(case, directory, rounds, hangs):
     """Whether all are right. `hangs`: a file of those that do not end."""
     from bench import capture, relative_error, time_in_turn
-    from kiln_program import KilnProgram, natural, schedule_text
+    from bound import Bound, natural, schedule_text
     inputs = case.make_inputs()
     begun = time.monotonic()
     expected = case.function(*inputs)
@@ -76,10 +76,8 @@ def time_case(case, directory, rounds, hangs):
     for name in sorted(os.listdir(directory), key=natural):
         if os.path.join(directory, name) in known:
             continue
-        program = KilnProgram(os.path.join(directory, name)).bind(inputs)
-        program.outputs[0].fill_(float("nan"))
-        for _, workspace in program.kernels:
-            workspace.fill_(255)
+        program = Bound(os.path.join(directory, name), inputs)
+        program.poison()
         program.launch()
         if not ends():
             print(f"  HANGS {name} {schedule_text(program.manifest)}", flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import kiln
 import numpy
 import pytest
 import torch
+from bound import Bound, schedule_text
 from fleet import Coordinator
 from fleet import kiln as command
 
@@ -158,3 +160,66 @@ def test_a_miss_waits_for_no_worker(tmp_path: Path) -> None:
             kiln.Client(coordinator.endpoint, fallback=False).load("cd" * 32, mode="max-autotune", deadline_s=20)
     finally:
         coordinator.stop()
+
+
+@pytest.fixture(scope="module")
+def directory(service: str, exported: tuple[Model, Path]) -> Path:
+    command("compile", "conv.pt2", "--coordinator", service, "--out", "out", cwd=exported[1])
+    return exported[1] / "out"
+
+
+def arguments_of(model: Model) -> tuple[list[torch.Tensor], tuple[torch.Tensor, ...]]:
+    """All inputs as the exported program orders them, and those of a call."""
+    given = example()
+    return [model.conv.weight.detach().permute(0, 2, 3, 1).flatten(), model.conv.bias.detach(), torch.tensor(1.0),
+            model.offset, *given], given
+
+
+def test_a_directory_is_loaded_by_its_signer(service: str, exported: tuple[Model, Path], directory: Path,
+                                             tmp_path: Path) -> None:
+    signer = (directory / "manifest.sig").read_text().split()[1]
+    client = kiln.Client(fallback=False)
+    fast = kiln.load(directory, signer=signer, client=client)
+    inputs, given = arguments_of(exported[0])
+    got = fast(*inputs)
+    with torch.no_grad():
+        for one, other in zip(exported[0](*given), got, strict=False):  # behind them, the new value of the buffer
+            torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-4)
+    with pytest.raises(kiln.InvalidArgument, match="whose signature is good"):
+        kiln.load(directory, client=client)
+    with pytest.raises(kiln.NotPermitted, match="is signed by"):
+        kiln.load(directory, signer="ab" * 32, client=client)
+    copy = tmp_path / "out"
+    shutil.copytree(directory, copy)
+    (copy / "binding.sig").unlink()
+    with pytest.raises(kiln.NotPermitted, match=r"binding\.json, which says what input is which, is unsigned"):
+        kiln.load(copy, signer=signer, client=client)
+    (copy / "manifest.sig").unlink()
+    with pytest.raises(kiln.NotPermitted, match="unsigned"):
+        kiln.load(copy, signer=signer, client=client)
+    assert kiln.load(copy, signer="unsigned", client=client).program.signature == ""
+    for binding in ("{}", "", '{"input_order":[0]}', '{"input_order":[0,1,2,3,4,4]}', '{"input_order":[0,1,2,3,4,-5]}',
+                    '{"input_order":[0,1,2,3,4,1e300]}', '{"input_order":[0,1,2,3,4,99999999]}'):
+        (copy / "binding.json").write_text(binding)
+        with pytest.raises(kiln.Corruption, match="does not say which input"):
+            kiln.load(copy, signer="unsigned", client=client)
+    binary = next(copy.glob("*.so"))
+    binary.write_bytes(binary.read_bytes()[:-1])
+    with pytest.raises(kiln.Corruption, match="altered"):
+        kiln.load(copy, signer="unsigned", client=client)
+
+
+def test_the_benchmarks_bind_a_directory(exported: tuple[Model, Path], directory: Path) -> None:
+    """tests/gpu/bound.py, on a CPU."""
+    inputs, given = arguments_of(exported[0])
+    program = Bound(directory, inputs)
+    program.poison()
+    with torch.no_grad():
+        torch.testing.assert_close(program.launch()[0], exported[0](*given)[0], rtol=1e-4, atol=1e-4)
+        outputs = program.outputs[0]
+        inputs[-1].zero_()  # bound by pointer, and so are its outputs
+        program.launch()
+        torch.testing.assert_close(outputs, exported[0](given[0], given[1], inputs[-1])[0], rtol=1e-4, atol=1e-4)
+    assert program.launches >= 1 and "cpu." in schedule_text(program.manifest)
+    with pytest.raises(ValueError, match=r"input 6 is f32\[s0,4,6,6\]; it was given torch.float32 \[2, 2, 6, 6\]"):
+        Bound(directory, [*inputs[:-1], inputs[-1][:, :2].contiguous()])

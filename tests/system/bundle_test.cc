@@ -46,7 +46,8 @@ class Bundle : public ::testing::Test {
 TEST_F(Bundle, IsSmallAndHasWhatAGpuNodeNeeds) {
   EXPECT_LE(fs::file_size(bundle_), kMostBytes);
   for (const char* file : {"README", "LICENSE", "ops/gpu-check", "share/kiln/gpu/bench.py",
-                           "share/kiln/gpu/graphs/colsum.pt2"})
+                           "share/kiln/gpu/graphs/colsum.pt2", "share/kiln/python/kiln/__init__.py",
+                           "lib/libkiln.so.0"})
     EXPECT_TRUE(fs::exists(root() / "kiln" / file)) << file;
   for (const auto& library : fs::directory_iterator(root() / "kiln/lib")) {
     const std::string name = library.path().filename();
@@ -54,6 +55,20 @@ TEST_F(Bundle, IsSmallAndHasWhatAGpuNodeNeeds) {
                  name.starts_with("libcuda") || name.starts_with("libnvrtc"))
         << name << " belongs to the machine";
   }
+}
+
+// What is measured beside PyTorch runs by the package that is inside, as ops/gpu-check sets it up.
+TEST_F(Bundle, HasThePythonPackageWithItsLibrary) {
+  if (!fs::exists("/usr/bin/python3")) GTEST_SKIP() << "this machine has no Python";
+  const fs::path kiln = root() / "kiln";
+  const Finished opened =
+      run({"/usr/bin/env", "-i", "KILN_LIBRARY=" + (kiln / "lib/libkiln.so.0").string(),
+           "PYTHONPATH=" + (kiln / "share/kiln/python").string(), "/usr/bin/python3", "-B", "-c",
+           "import kiln\ntry: kiln.Client().open_exported('/nowhere', signer='unsigned')\n"
+           "except kiln.NotFound: print([line.split()[-1] for line in open('/proc/self/maps')\n"
+           "                            if 'libzmq' in line][0])"});
+  EXPECT_EQ(opened.exit_code, 0) << opened.err;
+  EXPECT_TRUE(opened.out.starts_with((kiln / "lib/libzmq").string())) << opened.out;
 }
 
 // The loader's own account of where each library comes from.

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/compiled_program.h"
 #include "tests/support/process.h"
 
 #ifdef KILN_FAKE_LIBCUDA
@@ -57,6 +58,12 @@ TEST_F(GpuService, WhatIsTunedWithoutAGpuIsAHitWithOne) {
   EXPECT_EQ(hit.json()["cache"], "hit");
 }
 
+Tensor ones(std::vector<int64_t> sizes) {
+  Tensor tensor(DType::kBF16, std::move(sizes));
+  for (int64_t i = 0; i < tensor.numel(); ++i) tensor.set(i, 1);
+  return tensor;
+}
+
 // A small product, which the fake cuBLASLt does in no time, while an emulated kernel does a tile.
 class GpuServiceLibraries : public GpuService {
  protected:
@@ -100,6 +107,20 @@ TEST_F(GpuServiceLibraries, ALibraryThatWinsIsServedWithAnOwnKernelBesideIt) {
   EXPECT_TRUE(kernel["fallback"]["schedule"].get<std::string>().starts_with("cuda.matmul "));
   EXPECT_GT(kernel["fallback"]["us"].get<double>(), kernel["report"]["best_us"].get<double>());
   EXPECT_EQ(kernel["recipe"]["phases"][0]["call"]["version"], "130100");
+
+  // From the directory alone, which the caller vouches for: a client with the library, and one without.
+  const Tensor a = ones({6, 16}), b = ones({16, 8});
+  for (const char* library : {KILN_FAKE_LIBCUBLASLT, "none"}) {
+    const auto client = Client::create(
+        {.compiler = "/bin/false", .libcuda = KILN_FAKE_LIBCUDA, .libcublaslt = library});
+    ASSERT_TRUE(client) << client.error().message;
+    const auto program = (*client)->open_exported(made, {}, Client::kUnsigned);
+    ASSERT_TRUE(program) << program.error().message;
+    EXPECT_EQ(libraries_left_out(**program).empty(), library != std::string("none"));
+    const auto outputs = (*program)->run(std::vector<const Tensor*>{&a, &b});
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    for (int64_t i = 0; i < 48; ++i) EXPECT_EQ((*outputs)[0].get(i), 16.0);
+  }
 
   // From any machine: with the library, without it, with another version of it.
   const auto run_it = [&](std::vector<std::string> more,

@@ -37,7 +37,7 @@ class ClientOptions(Structure):
                 ("signing_key", c_char_p), ("compiler", c_char_p), ("libcuda", c_char_p), ("libnvrtc", c_char_p),
                 ("cache_bytes", c_int64), ("connect_timeout_ms", c_int32), ("threads", c_int32),
                 ("no_fallback", c_int32), ("open_gpu", c_int32), ("read_links", ReadLinks),
-                ("read_links_user", c_void_p)]
+                ("read_links_user", c_void_p), ("libcublaslt", c_char_p)]
 
 
 class ProgressStructure(Structure):
@@ -103,6 +103,7 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "kiln_compile_file": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_load_digest": (c_int32, [c_void_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_load_locked": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
+    "kiln_open_exported": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(CompileOptions), POINTER(c_void_p)]),
     "kiln_submit": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(CompileOptions)]),
     "kiln_program_close": (None, [c_void_p]),
     "kiln_program_successor_state": (c_int32, [c_void_p]),

@@ -238,12 +238,15 @@ class Client:
         threads: of launches on the CPU; 0: every core this process may use.
         blob_links: fetch binaries from the service's object store where it hands out links to them (its
             ``--blob-links``), instead of through the service; default: whether ``$KILN_BLOB_LINKS`` is ``1``.
+        libcublaslt: cuBLASLt, for kernels that call it: its file, or the folder of a CUDA toolkit or Python
+            environment; "none": no library is called, Kiln's own kernels run instead. Default ``$KILN_LIBCUBLASLT``,
+            the usual places.
     """
 
     def __init__(self, coordinator: str | None = None, *, key_file: str | os.PathLike[str] | None = None,
                  cache_dir: str | os.PathLike[str] | None = None, fallback: bool = True, threads: int = 0,
                  libnvrtc: str | os.PathLike[str] | None = None, connect_timeout_s: float = 2.0,
-                 blob_links: bool | None = None) -> None:
+                 blob_links: bool | None = None, libcublaslt: str | os.PathLike[str] | None = None) -> None:
         def chosen(given: str | os.PathLike[str] | None, variable: str) -> bytes | None:
             return _bytes(given if given is not None else os.environ.get(variable)) or None
 
@@ -252,7 +255,7 @@ class Client:
             key_file=chosen(key_file, "KILN_KEY"), cache_dir=chosen(cache_dir, "KILN_CACHE_DIR"),
             compiler=chosen(None, "KILN_CXX"), libcuda=chosen(None, "KILN_LIBCUDA"),
             libnvrtc=chosen(libnvrtc, "KILN_LIBNVRTC"), threads=threads, no_fallback=not fallback,
-            connect_timeout_ms=int(connect_timeout_s * 1000))
+            libcublaslt=chosen(libcublaslt, "KILN_LIBCUBLASLT"), connect_timeout_ms=int(connect_timeout_s * 1000))
         if blob_links is None:
             blob_links = os.environ.get("KILN_BLOB_LINKS") == "1"
         if blob_links:
@@ -400,6 +403,27 @@ class Client:
         with traced("kiln.load") as options.traceparent:
             _native.check(self._library.kiln_load_locked(self._handle, _bytes(path), _bytes(name), byref(options),
                                                          byref(handle)))
+        return Program(handle.value or 0)
+
+    def open_exported(self, directory: str | os.PathLike[str], *,
+                      signer: str | os.PathLike[str] | None = None) -> Program:
+        """The program that ``kiln compile --out`` wrote to a directory. Asks nobody.
+
+        Its inputs are the model's in order, without names, up to the last that it reads.
+
+        Args:
+            signer: whose signature is good: a public key in hex, or the coordinator's ``signing/ed25519.pub``; default
+                the one that the key file names. "unsigned": you vouch for the directory, which is code, and no
+                signature is looked at.
+
+        Raises:
+            NotFound (no program there), InvalidArgument (no signer is known), Unsupported (for another machine),
+            NotPermitted (unsigned, or signed by somebody else), Corruption (altered, or not whole).
+        """
+        options = self._loading(None, "default", 600, False)
+        handle = c_void_p()
+        _native.check(self._library.kiln_open_exported(self._handle, _bytes(directory), _bytes(signer), byref(options),
+                                                       byref(handle)))
         return Program(handle.value or 0)
 
     @staticmethod

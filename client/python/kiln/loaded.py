@@ -102,7 +102,7 @@ def _takes_no(source: str, **options: object) -> None:
 def load(source: str | os.PathLike[str], name: str | None = None, *, weights: Mapping[str, torch.Tensor] | None = None,
          mode: Mode | None = None, target: str | None = None, client: Client | None = None,
          coordinator: str | None = None, deadline_s: float = 600.0, strict: bool = False, verify: bool = False,
-         now: bool = False) -> CompiledModule | LoadedModule:
+         now: bool = False, signer: str | os.PathLike[str] | None = None) -> CompiledModule | LoadedModule:
     """A program as a function.
 
     Args:
@@ -112,19 +112,25 @@ def load(source: str | os.PathLike[str], name: str | None = None, *, weights: Ma
             - the path of a file that ``kiln lock`` wrote: the program ``name`` of it, as it was locked, with its target
               and mode. The model is not needed, nor torch.export;
             - the digest of a graph, 64 hex digits as ``kiln digest`` prints it: its program for ``target`` (default
-              "cpu") and ``mode``, of whose inputs only their order in the program is known.
+              "cpu") and ``mode``, of whose inputs only their order in the program is known;
+            - the directory that ``kiln compile --out`` wrote: the program in it. Nobody is asked.
 
-            The last two start nothing: NotFound says that the fleet does not have the program.
+            The last three start nothing: NotFound says that the program is not there.
         name: the model's file as the lock file has it, or its stem; default: the only one.
         weights: with a lock file, the model's state_dict(), and its constants by name; default: weights are arguments,
-            in their places among the others, as they always are with a digest.
+            in their places among the others, as they always are with a digest or a directory.
+        signer: of a directory, as Client.open_exported() has it.
 
     Raises:
-        NotFound, Unavailable, InvalidArgument, and KilnError as Client.load() and Client.load_locked().
+        NotFound, Unavailable, InvalidArgument, and KilnError as Client.load(), load_locked() and open_exported().
     """
     def chosen() -> Client:
         return client or client_for(coordinator)
 
+    if os.path.isdir(source):
+        _takes_no("a directory", name=name, weights=weights, mode=mode, target=target, verify=verify, now=now)
+        return LoadedModule(chosen().open_exported(source, signer=signer))
+    _takes_no("what is no directory", signer=signer)
     if _is_digest(source):
         _takes_no("a digest", name=name, weights=weights, verify=verify, now=now)
         return LoadedModule(chosen().load(os.fspath(source), mode=mode or "default", target=target or "cpu",

@@ -198,6 +198,8 @@ static void without_a_service(void) {
   EXPECT(kiln_compile(client, "nonsense", 8, NULL, &program) == KILN_INVALID_ARGUMENT);
   EXPECT(kiln_last_error_code() == KILN_INVALID_ARGUMENT && strlen(kiln_last_error()) > 10);
   EXPECT(kiln_compile_file(client, "/nowhere.pt2", NULL, &program) == KILN_NOT_FOUND);
+  EXPECT(kiln_open_exported(client, "/nowhere", KILN_UNSIGNED, NULL, &program) == KILN_NOT_FOUND);
+  EXPECT(strstr(kiln_last_error(), "kiln compile FILE --out DIR") != NULL);
   EXPECT(kiln_submit(client, kHalfPlus, strlen(kHalfPlus), NULL) == KILN_UNAVAILABLE);
   kiln_compile_options cached = {.size = sizeof cached, .cached_only = 1};
   EXPECT(kiln_compile(client, kHalfPlus, strlen(kHalfPlus), &cached, &program) == KILN_NOT_FOUND);
