@@ -168,7 +168,7 @@ CpuConvolutionSchedule with_packed_weights(const Graph& graph, CpuConvolutionSch
 
 const KernelTemplate& cpu_convolution() {
   static const PrintedTemplate<CpuConvolutionSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCpu,
       .family = Family::kConvolution,
       .check = check_channels_are_second,

@@ -229,7 +229,7 @@ CpuMatmulSchedule generic(const Graph& /*graph*/, CpuMatmulSchedule chosen) {
 
 const KernelTemplate& cpu_matmul() {
   static const PrintedTemplate<CpuMatmulSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCpu,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,

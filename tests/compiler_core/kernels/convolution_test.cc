@@ -130,6 +130,38 @@ TEST(Convolution, AgreesHoweverItIsBlocked) {
               "");
 }
 
+// As Matmul.ALongSumIsAsExactAsAShortOne; one sum of 1152 products would be off by 6e-7 here.
+TEST(Convolution, ALongSumIsAsExactAsAShortOne) {
+  const int lanes = host_lanes();
+  constexpr int64_t channels = 128, rows = 8, height = 2, window = 3;
+  const int64_t width = 2 * lanes, line = width + window - 1, plane = (height + window - 1) * line;
+  const Workload workload = plain(DType::kF32, {1, channels, height + window - 1, line},
+                                  {rows, channels, window, window}, padded(1, 0));
+  std::mt19937 random(13);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  for (const bool slide : {true, false}) {
+    const CpuConvolutionSchedule schedule{lanes, slide, 4,    2 * lanes,    1152,
+                                          8,     64,    true, XFrom::kBlock};
+    const auto source = lower_to_source(workload, to_schedule(schedule), targets()[0]);
+    ASSERT_TRUE(source) << source.error().message;
+    const auto outputs = testing::run_source(*source, targets()[0], inputs);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    double errors = 0, squares = 0;
+    for (int64_t i = 0; i < rows * height * width; ++i) {
+      const int64_t row = i / (height * width), y = i / width % height, x = i % width;
+      double sum = 0;
+      for (int64_t c = 0; c < channels; ++c)
+        for (int64_t at = 0; at < window * window; ++at)
+          sum += inputs[0].get(c * plane + (y + at / window) * line + x + at % window) *
+                 inputs[1].get((row * channels + c) * window * window + at);
+      const double error = (*outputs)[0].get(i) - sum;
+      errors += error * error;
+      squares += sum * sum;
+    }
+    EXPECT_LT(std::sqrt(errors / squares), 3.5e-7) << (slide ? "slide" : "panels");
+  }
+}
+
 TEST(Convolution, ReadsOperandsThroughViews) {
   GraphBuilder b;
   // Channels last in memory, and the weight of a transposed convolution: flipped, channels swapped.

@@ -70,13 +70,16 @@ KILN_INLINE void add_products(const Weights::stored* a, const Real (&y)[VECTORS]
   }
 }
 
+// The sums of one run of products (matmul.h), to those of the runs before it.
 template <int VECTORS>
-KILN_INLINE void store_tile(const Real (&sums)[Tiling::rows][VECTORS], Value* tile) {
+KILN_INLINE void store_tile(const Real (&sums)[Tiling::rows][VECTORS], bool first, Value* tile) {
 #pragma GCC unroll 32
   for (int r = 0; r < Tiling::rows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < VECTORS; ++v)
-      store(tile + r * Tiling::columns + v * LANES, sums[r][v], AllLanes{});
+    for (int v = 0; v < VECTORS; ++v) {
+      Value* const to = tile + r * Tiling::columns + v * LANES;
+      store(to, first ? sums[r][v] : load(to, AllLanes{}) + sums[r][v], AllLanes{});
+    }
 }
 
 // Walks the depth: channels and the places of the window.
@@ -102,19 +105,19 @@ struct DepthWalk {
 KILN_INLINE void multiply_panel(const Weights::stored* a, const Value* b, int64_t depth, bool first,
                                 Value* tile) {
   constexpr int VECTORS = Tiling::columns / LANES;
-  Real sums[Tiling::rows][VECTORS];
-#pragma GCC unroll 32
-  for (int r = 0; r < Tiling::rows; ++r)
+  int64_t p = 0;
+  do {  // once at least
+    Real sums[Tiling::rows][VECTORS] = {};
+    const int64_t end = smaller(p + kRun, depth);
+    const bool is_first = first && p == 0;
+    for (; p < end; ++p, a += Weights::depth, b += Tiling::columns) {
+      Real y[VECTORS];
 #pragma GCC unroll 8
-    for (int v = 0; v < VECTORS; ++v)
-      sums[r][v] = first ? Real{} : load(tile + r * Tiling::columns + v * LANES, AllLanes{});
-  for (int64_t p = 0; p < depth; ++p, a += Weights::depth, b += Tiling::columns) {
-    Real y[VECTORS];
-#pragma GCC unroll 8
-    for (int v = 0; v < VECTORS; ++v) y[v] = load(b + v * LANES, AllLanes{});
-    add_products(a, y, sums);
-  }
-  store_tile(sums, tile);
+      for (int v = 0; v < VECTORS; ++v) y[v] = load(b + v * LANES, AllLanes{});
+      add_products(a, y, sums);
+    }
+    store_tile(sums, is_first, tile);
+  } while (p < depth);
 }
 
 // A block's part: results [row_begin, row_end) at positions [column_begin, column_end).
@@ -247,23 +250,31 @@ struct Images : Geometry, Source {
   __attribute__((always_inline)) void slide(const Weights::stored* a, const Field* x, Live live,
                                             Value* tile) const {
     const int64_t step = Geometry::stride[2] * Source::at[2];
-    Real sums[Tiling::rows][VECTORS] = {};
-    for (int64_t c = 0; c < Geometry::channels; ++c)
-      for (int64_t d = 0; d < Geometry::window[0]; ++d)
-        for (int64_t h = 0; h < Geometry::window[1]; ++h) {
-          const Field* from = x + c * Source::channel + d * Geometry::dilation[0] * Source::at[0] +
-                              h * Geometry::dilation[1] * Source::at[1];
+    constexpr int64_t window = Geometry::window[0] * Geometry::window[1] * Geometry::window[2],
+                      run = window < kRun ? kRun / window : 1;  // of channels
+    int64_t c = 0;
+    do {
+      Real sums[Tiling::rows][VECTORS] = {};
+      const bool first = c == 0;
+      for (const int64_t end = smaller(c + run, Geometry::channels); c < end; ++c)
+        for (int64_t d = 0; d < Geometry::window[0]; ++d)
+          for (int64_t h = 0; h < Geometry::window[1]; ++h) {
+            const Field* from = x + c * Source::channel +
+                                d * Geometry::dilation[0] * Source::at[0] +
+                                h * Geometry::dilation[1] * Source::at[1];
 #pragma GCC unroll 4
-          for (int64_t w = 0; w < Geometry::window[2]; ++w, a += Weights::depth) {
-            Real y[VECTORS];
+            for (int64_t w = 0; w < Geometry::window[2]; ++w, a += Weights::depth) {
+              Real y[VECTORS];
 #pragma GCC unroll 8
-            for (int v = 0; v < VECTORS; ++v)
-              y[v] = load_along(
-                  step, from + w * Geometry::dilation[2] * Source::at[2] + v * LANES * step, live);
-            add_products(a, y, sums);
+              for (int v = 0; v < VECTORS; ++v)
+                y[v] = load_along(
+                    step, from + w * Geometry::dilation[2] * Source::at[2] + v * LANES * step,
+                    live);
+              add_products(a, y, sums);
+            }
           }
-        }
-    store_tile(sums, tile);
+      store_tile(sums, first, tile);
+    } while (c < Geometry::channels);
   }
 
   // Whole rows of positions only. The field may be read in vectors past its end; x may not.

@@ -27,7 +27,9 @@ using Value = element<Real>::type;
 
 constexpr int kInPlace = 0, kPacked = 1, kSlab = 2;
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // ---- Packing ----
 
@@ -160,8 +162,7 @@ struct Packing {
     for (int64_t panel = group * kPanels; panel < last; ++panel)
       pack_panel<Operand>(sizes, from + panel * WIDTH * Operand::along(sizes),
                           smaller(Operand::size(sizes) - panel * WIDTH, WIDTH), slab * kDepth,
-                          smaller((slab + 1) * kDepth, sizes.k),
-                          packed + panel * WIDTH * sizes.k);
+                          smaller((slab + 1) * kDepth, sizes.k), packed + panel * WIDTH * sizes.k);
   }
 };
 
@@ -205,22 +206,29 @@ KILN_INLINE void accumulate(const Value* a, const T* b, int64_t b_step, int64_t 
   }
 }
 
+// The longest run of products that is added up by itself, before it goes to the sum of the others:
+// the rounding errors of a sum grow with its length, those of a sum of runs with a run's.
+constexpr int64_t kRun = 128;
+
 // MR rows of VECTORS vectors, kept in `tile` ([MR][NR]) from one piece of depth to the next.
 template <int VECTORS, class T, class Live>
 KILN_INLINE void multiply_tile(const Value* a, const T* b, int64_t b_step, int64_t depth, Live live,
                                bool first, Value* tile) {
-  Real sums[Tiling::rows][VECTORS];
+  int64_t p = 0;
+  do {  // once at least
+    Real sums[Tiling::rows][VECTORS] = {};
+    accumulate(a + p * StepsOfA::depth, b + p * b_step, b_step, smaller(depth - p, kRun), live,
+               sums);
+    const bool is_first = first && p == 0;
 #pragma GCC unroll 32
-  for (int r = 0; r < Tiling::rows; ++r)
+    for (int r = 0; r < Tiling::rows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < VECTORS; ++v)
-      sums[r][v] = first ? Real{} : load(tile + r * Tiling::columns + v * LANES, AllLanes{});
-  accumulate(a, b, b_step, depth, live, sums);
-#pragma GCC unroll 32
-  for (int r = 0; r < Tiling::rows; ++r)
-#pragma GCC unroll 8
-    for (int v = 0; v < VECTORS; ++v)
-      store(tile + r * Tiling::columns + v * LANES, sums[r][v], AllLanes{});
+      for (int v = 0; v < VECTORS; ++v) {
+        Value* const to = tile + r * Tiling::columns + v * LANES;
+        store(to, is_first ? sums[r][v] : load(to, AllLanes{}) + sums[r][v], AllLanes{});
+      }
+    p += kRun;
+  } while (p < depth);
 }
 
 // `live` columns of B, read in place: whole panels like packed ones, a last one vector by vector.
@@ -310,11 +318,11 @@ KILN_INLINE void multiply_block(const Value* a, const Value* packed_b, const Sto
           multiply_tile<NR / LANES>(a_panel, slab + (column - column_begin) * Tiling::depth, NR,
                                     depth, AllLanes{}, p == 0, tile);
         else
-          multiply_in_place(sizes, a_panel, b + p * sizes.b_depth + column, depth, columns,
-                            p == 0, tile);
+          multiply_in_place(sizes, a_panel, b + p * sizes.b_depth + column, depth, columns, p == 0,
+                            tile);
         if (p + Tiling::depth >= k)
-          finish_tile(sizes, tile, row - first, smaller(row_end - first, MR), columns, batch,
-                      first, column, epilogue);
+          finish_tile(sizes, tile, row - first, smaller(row_end - first, MR), columns, batch, first,
+                      column, epilogue);
         if (Blocks::tiles > 1) tile += Blocks::tile_size;
       }
     p += Tiling::depth;
