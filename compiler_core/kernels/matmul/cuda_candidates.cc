@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -262,6 +263,41 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
   return all;
 }
 
+// Steps of the depth that a block takes.
+int64_t steps_of(const CudaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  return ceil_div(ceil_div(problem.k, schedule.bk), schedule.splits);
+}
+
+// Whether `more` does what `less` does and, beside it, what nobody needs: it keeps room for steps that
+// there are not, or brings zeros behind the whole depth or, where one step brings all, beside all
+// columns. REQUIRES: equal rows and splits.
+bool only_idles_more(const CudaMatmulSchedule& more, const CudaMatmulSchedule& less,
+                     const MatmulProblem& problem) {
+  const bool one_step = problem.k <= less.bk;
+  const bool same_columns = more.bn == less.bn && more.warps_n == less.warps_n;
+  if (!same_columns && !(one_step && less.bn < more.bn && problem.n <= less.bn)) return false;
+  if (more.bk != less.bk && !(one_step && less.bk < more.bk)) return false;
+  if (more.stages != less.stages)
+    return less.stages < more.stages && steps_of(less, problem) < less.stages;
+  return !same_columns || more.bk != less.bk;
+}
+
+void leave_out_idle(std::vector<RankedDecisions<CudaMatmulSchedule>>& ranked,
+                    const MatmulProblem& problem) {
+  const auto is_short = [&](const CudaMatmulSchedule& x) {
+    return steps_of(x, problem) < x.stages;
+  };
+  std::map<std::pair<int, int>, std::vector<CudaMatmulSchedule>> alike;
+  for (const auto& [cost, made] : ranked)
+    if (is_short(made)) alike[{made.bm, made.splits}].push_back(made);
+  std::erase_if(ranked, [&](const auto& entry) {
+    const CudaMatmulSchedule& made = entry.decisions;
+    return is_short(made) && std::ranges::any_of(alike[{made.bm, made.splits}], [&](const auto& x) {
+             return only_idles_more(made, x, problem);
+           });
+  });
+}
+
 }  // namespace
 
 std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Target& target) {
@@ -276,6 +312,7 @@ std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const
     if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
         schedule.registers(problem, reads) <= kMostRegisters)
       ranked.push_back({estimate(schedule, problem, reads, limits), schedule});
+  leave_out_idle(ranked, problem);
   using Decisions = CudaMatmulSchedule;
   const auto tile = [](const Decisions& x) { return std::make_tuple(x.bm, x.bn, x.warps_n); };
   const auto form = [](const Decisions& x) {
@@ -300,7 +337,9 @@ double efficiency(const Workload& workload) {
   constexpr int64_t kFewRows = 64;
   const SizedMatmul problem = SizedMatmul::of(workload.graph);
   if (problem.m.is_constant() && problem.m.constant() <= kFewRows) return 0.65;
-  return is_16_bit_float(problem.stored) ? 0.55 : 0.15;
+  if (!is_16_bit_float(problem.stored)) return 0.15;
+  // Of fewer columns than a tile has it is not known how far behind wgmma it is.
+  return problem.n.is_constant() && problem.n.constant() < kFewRows ? 0.59 : 0.55;
 }
 
 }  // namespace

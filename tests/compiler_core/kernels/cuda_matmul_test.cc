@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "compiler_core/ir/builder.h"
@@ -296,6 +298,32 @@ TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
   Schedule odd = to_schedule(CudaMatmulSchedule{});
   odd.decisions[0].value = 24;
   EXPECT_FALSE(decisions_of<CudaMatmulSchedule>(odd));
+}
+
+// A squeeze of efficientnet: one step brings the whole depth, however deep it could be.
+TEST(CudaMatmul, SpaceHasNoScheduleThatOnlyIdlesMore) {
+  const auto space = [](int64_t m, int64_t n, int64_t k) {
+    const Workload workload = plain(DType::kBF16, m, n, k);
+    std::vector<CudaMatmulSchedule> all;
+    for (const Schedule& schedule : cuda_matmul_candidates(workload, kHopper))
+      all.push_back(*decisions_of<CudaMatmulSchedule>(schedule));
+    return all;
+  };
+  for (const auto& [m, n, k] : {std::tuple(8, 32, 32), {96, 32, 4}, {1152, 32, 20}}) {
+    const auto all = space(m, n, k);
+    ASSERT_FALSE(all.empty());
+    for (const CudaMatmulSchedule& x : all) {
+      EXPECT_EQ(x.bk, 32) << to_schedule(x).to_string();     // no zeros behind the depth
+      EXPECT_EQ(x.stages, 3) << to_schedule(x).to_string();  // no room for steps that never come
+      EXPECT_FALSE(x.bm == 16 && x.bn == 64) << "the tile of 32 columns has them all";
+    }
+  }
+  // Two steps of 32 or one of 64: neither only idles more. Deep products keep what they had.
+  const auto two = space(48, 32, 64);
+  EXPECT_TRUE(std::ranges::any_of(two, [](const auto& x) { return x.bk == 32; }));
+  EXPECT_TRUE(std::ranges::any_of(two, [](const auto& x) { return x.bk == 64; }));
+  const auto deep = space(512, 512, 4096);
+  EXPECT_TRUE(std::ranges::any_of(deep, [](const auto& x) { return x.stages > 3; }));
 }
 
 TEST(CudaMatmul, SpaceIsDeterministicDistinctAndBounded) {
