@@ -105,10 +105,12 @@ struct RankedList {
 constexpr double kSlowdown = 1.05;
 
 // Beside the one of Kiln's own templates that begins best, others bring what may come near it, and
-// two candidates in any case, or one from far behind: expectations are rough. REQUIRES: one calls no
-// library.
-void keep_near(std::vector<RankedList>& lists) {
-  constexpr double kNear = 1.5, kFar = 3;
+// two candidates in any case, or one from far behind: expectations are rough. Returns the templates
+// that are so far behind that records have no winner of theirs (tests/gpu/LOG.md, "Tuning").
+// REQUIRES: one calls no library.
+std::set<std::string> keep_near(std::vector<RankedList>& lists) {
+  constexpr double kNear = 1.5, kReserve = 1.65, kFar = 3;
+  std::set<std::string> far;
   double best = std::numeric_limits<double>::infinity();
   for (const RankedList& list : lists)
     if (!list.calls_library) best = std::min(best, list.best_time);
@@ -117,8 +119,10 @@ void keep_near(std::vector<RankedList>& lists) {
     size_t near = 0;
     for (double time = list.best_time; time <= kNear * best; time *= kSlowdown) ++near;
     const size_t least = list.best_time > kFar * best ? 1 : 2;
+    if (list.best_time > kReserve * best) far.insert(list.schedules.front().template_name);
     list.schedules.resize(std::min(list.schedules.size(), std::max(near, least)));
   }
+  return far;
 }
 
 // By expected time; equal ones in the order of the lists.
@@ -168,11 +172,19 @@ Result<std::vector<RankedList>> ranked_lists(const Workload& workload, const Tar
 
 }  // namespace
 
+Result<SearchSpace> ranked_space(const Workload& workload, const Target& target,
+                                 Libraries libraries) {
+  TRY(std::vector<RankedList> lists, ranked_lists(workload, target, libraries));
+  SearchSpace space;
+  space.far = keep_near(lists);
+  space.schedules = merge(std::move(lists));
+  return space;
+}
+
 Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
                                            Libraries libraries) {
-  TRY(std::vector<RankedList> lists, ranked_lists(workload, target, libraries));
-  keep_near(lists);
-  return merge(std::move(lists));
+  TRY(SearchSpace space, ranked_space(workload, target, libraries));
+  return std::move(space.schedules);
 }
 
 Result<double> expected_slowness(const Workload& workload, const Target& target) {

@@ -2,6 +2,8 @@
 // Pure functions; thread-safe, but for add_kernel_template().
 #pragma once
 
+#include <set>
+
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/program/template_versions.h"
 
@@ -26,6 +28,15 @@ enum class Libraries : uint8_t { kLeaveOut, kTake };
 // with the reason of the one that came nearest.
 Result<std::vector<Schedule>> search_space(const Workload& workload, const Target& target,
                                            Libraries libraries = Libraries::kLeaveOut);
+
+struct SearchSpace {
+  std::vector<Schedule> schedules;  // as search_space() gives them
+  // The templates of those that are expected to be far behind the best of Kiln's own: never all of
+  // its own.
+  std::set<std::string> far;
+};
+Result<SearchSpace> ranked_space(const Workload& workload, const Target& target,
+                                 Libraries libraries = Libraries::kLeaveOut);
 
 // The time that the first schedule of search_space() is expected to take, in multiples of the roofline
 // bound. kUnsupported as there.

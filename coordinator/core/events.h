@@ -131,6 +131,9 @@ struct PlannedKernel {
   double impossible_us = 0;  // no device is as fast (tune/device_peak.h); 0: not known
   // Finished binaries that somebody offers, by the template of `schedules` that each is.
   std::map<std::string, OfferedKernel> offered{};
+  // Templates of `schedules` that are expected to be far behind: their candidates are tried where no
+  // other one of Kiln's own came out right. Not all of its own are of these.
+  std::set<std::string> reserves{};
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

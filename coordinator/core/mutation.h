@@ -68,6 +68,7 @@ enum class Mutation : uint8_t {
   kBuildTwice,              // a build that takes long is given to a second worker too
   kSwapBuilds,              // what was built is tried as another candidate
   kBuildForNobody,          // builders build for a target that nobody measures for
+  kForgetReserves,          // what was kept in reserve is not tried where nothing else is right
 };
 
 #ifdef KILN_MUTATIONS

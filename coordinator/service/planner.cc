@@ -142,6 +142,11 @@ void add_offers(PlannedKernel& kernel, const Workload& workload, const Target& t
   std::ranges::sort(kernel.templates, {}, &TemplateVersion::name);
 }
 
+// What won before is no reserve.
+void take_from_reserves(std::set<std::string>& reserves, const std::vector<Schedule>& winners) {
+  for (const Schedule& winner : winners) reserves.erase(winner.template_name);
+}
+
 Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& request,
                                   const PlanContext& context) {
   PlannedKernel kernel;
@@ -162,8 +167,10 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   kernel.workload_text = print_with_origins(workload.graph);
   if (kernel.workload_text.size() > kMaxWorkloadBytes) kernel.workload_text = print(workload.graph);
   kernel.impossible_us = impossible_us(workload.graph, request.target);
-  TRY(kernel.schedules,
-      search_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));
+  TRY(SearchSpace space,
+      ranked_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));
+  kernel.schedules = std::move(space.schedules);
+  if (is_timed) kernel.reserves = std::move(space.far);
   for (const auto& [name, offered] : kernel.offered) kernel.schedules.push_back({name, {}});
   for (const Schedule& schedule : kernel.schedules)
     if (const std::string_view library = library_of(schedule); !library.empty())
@@ -172,11 +179,14 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   const ShapeGenericKey kin = shape_generic_key(workload);
   // Only where it is timed: untimed, the cost model's guess at these sizes is the better one.
   if (const auto winners = context.store->nearest_winners(kin); winners && is_timed) {
-    put_nearest_winner_first(kernel.schedules, workload, request.target,
-                             with_template_names(*winners, request.target));
+    const std::vector<Schedule> named = with_template_names(*winners, request.target);
+    put_nearest_winner_first(kernel.schedules, workload, request.target, named);
+    take_from_reserves(kernel.reserves, named);
   }
   if (const auto winners = context.store->earlier_winners(workload.digest)) {
-    put_earlier_winners_first(kernel.schedules, with_template_names(*winners, request.target));
+    const std::vector<Schedule> named = with_template_names(*winners, request.target);
+    put_earlier_winners_first(kernel.schedules, named);
+    take_from_reserves(kernel.reserves, named);
   }
   // A row that is not kept costs the next size a better start.
   context.store->put_shape_generic_key(workload.digest, kin, nullptr);

@@ -3,7 +3,7 @@
 //
 //   builds FILE... [--target cuda:sm_90a] [--every N] [--texts DIR]
 //
-// Each distinct text is built once, as a fleet builds it. --every N: only each N-th text of a template
+// Each distinct text is built once, as a fleet builds it, which leaves out what is in reserve. --every N: only each N-th text of a template
 // is built, and the sums are scaled up. --texts: writes DIR/<template>-<number>.cu and builds nothing.
 #include <fmt/format.h>
 
@@ -44,8 +44,9 @@ Status add_candidates(const Path& file, const Target& target, const Nvrtc& nvrtc
   for (const PlanAlternative& way : ways)
     for (const Workload& workload : way.plan.kernels) {
       if (!kernels.insert(workload.digest).second) continue;
-      TRY(const std::vector<Schedule> schedules, search_space(workload, target));
-      for (const Schedule& schedule : schedules) {
+      TRY(const SearchSpace space, ranked_space(workload, target));
+      for (const Schedule& schedule : space.schedules) {
+        if (space.far.contains(schedule.template_name)) continue;
         Candidates& same = all[schedule.template_name];
         ++same.count;
         auto source = lower_to_source(workload, schedule, target);

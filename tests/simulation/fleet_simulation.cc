@@ -1,4 +1,4 @@
-// fleet_simulation [--json] [--programs N] [--kernels N] [--candidates N] [--build MS] [--try MS]
+// fleet_simulation [--json] [--programs N] [--kernels N] [--candidates N] [--reserves SHARE] [--build MS] [--try MS]
 //   [SHAPE...]: how fast fleets of these shapes tune (tuning_fleet.h); default: those of the table in
 //   docs/simulation.md.
 #include <fmt/core.h>
@@ -18,6 +18,8 @@ int main(int argc, char** argv) {
   app.add_option("--programs", work.programs)->capture_default_str();
   app.add_option("--kernels", work.kernels, "of a program")->capture_default_str();
   app.add_option("--candidates", work.candidates, "of a kernel")->capture_default_str();
+  app.add_option("--reserves", costs.reserves, "share of candidates in reserve")
+      ->capture_default_str();
   app.add_option("--build", costs.build, "ms of a candidate")->capture_default_str();
   app.add_option("--open", costs.open, "ms of a workload")->capture_default_str();
   app.add_option("--try", costs.try_one, "ms of a candidate")->capture_default_str();

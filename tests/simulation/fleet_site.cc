@@ -46,7 +46,7 @@ WorkerReport fleet_report(const std::string& name, int compilers, bool only_buil
   return report;
 }
 
-FleetKernel::FleetKernel(int number, int candidates, const FleetCosts& costs) : number_(number) {
+FleetKernel::FleetKernel(int number, double candidates, const FleetCosts& costs) : number_(number) {
   Random random(static_cast<uint64_t>(number));
   const FamilyCosts& family = family_of(number);
   family_ = family.family;
@@ -64,6 +64,8 @@ FleetKernel::FleetKernel(int number, int candidates, const FleetCosts& costs) : 
     twins_.push_back(i > 0 && random.chance(costs.twins) ? i - 1 : i);
     if (spills_.back()) try_us_.back() *= 3;  // it is slow
   }
+  Random others(static_cast<uint64_t>(number) + 1'000'000);  // the draws before stay as they are
+  for (int i = 1; i < count; ++i) reserves_ += others.chance(costs.reserves);
 }
 
 PlannedKernel FleetKernel::planned() const {
@@ -72,8 +74,10 @@ PlannedKernel FleetKernel::planned() const {
   kernel.key = Digest::of(fmt::format("kernel {}", number_));
   kernel.family = family_;
   kernel.workload_text = "graph";
-  for (size_t i = 0; i < build_us_.size(); ++i)
-    kernel.schedules.push_back({"cuda.fleet", {{"tile", static_cast<int64_t>(i)}}});
+  if (reserves_ > 0) kernel.reserves = {"cuda.reserve"};
+  for (int i = 0; i < size(); ++i)
+    kernel.schedules.push_back(
+        {i < size() - reserves_ ? "cuda.fleet" : "cuda.reserve", {{"tile", int64_t{i}}}});
   return kernel;
 }
 

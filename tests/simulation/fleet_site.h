@@ -26,7 +26,7 @@ WorkerReport fleet_report(const std::string& name, int compilers, bool only_buil
 // A kernel and what its candidates take, by its number.
 class FleetKernel {
  public:
-  FleetKernel(int number, int candidates, const FleetCosts& costs);
+  FleetKernel(int number, double candidates, const FleetCosts& costs);
   PlannedKernel planned() const;
   int size() const { return static_cast<int>(build_us_.size()); }
   int64_t build_us(int candidate) const { return build_us_[static_cast<size_t>(candidate)]; }
@@ -46,6 +46,7 @@ class FleetKernel {
   std::vector<double> times_us_;  // of the kernel itself
   std::vector<bool> spills_;
   std::vector<int> twins_;
+  int reserves_ = 0;  // the last ones
 };
 
 // What a site sees of the world around it.

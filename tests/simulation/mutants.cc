@@ -67,6 +67,7 @@ const std::vector<NamedMutant>& all_mutants() {
       in_core("BuildTwice", Mutation::kBuildTwice),
       in_core("SwapBuilds", Mutation::kSwapBuilds),
       in_core("BuildForNobody", Mutation::kBuildForNobody),
+      in_core("ForgetReserves", Mutation::kForgetReserves),
       in_core("WaitForTuned", Mutation::kWaitForTuned),
       in_core("Tier0ToAll", Mutation::kTier0ToAll),
       in_core("HideTier0", Mutation::kHideTier0),

@@ -35,12 +35,13 @@ struct FleetCosts {
   int workloads_held = 4;    // by a device, open
   double spilling = 0.15;    // share of candidates that keep registers in local memory
   double twins = 0.1;        // share that compile to what the one before them did
+  double reserves = 0;       // share that is expected to be far behind (PlannedKernel::reserves)
 };
 
 struct FleetWork {
   int programs = 3;
-  int kernels = 47;    // of each program
-  int candidates = 8;  // of each kernel, the mean
+  int kernels = 47;       // of each program
+  double candidates = 8;  // of each kernel, the mean
 };
 
 struct FleetFigures {

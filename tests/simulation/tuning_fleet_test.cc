@@ -59,6 +59,18 @@ TEST(TuningFleet, TenDevicesWithMostCoresElsewhereAreBusy) {
   EXPECT_GT(ten.busy, 0.9);
 }
 
+TEST(TuningFleet, WhatIsInReserveIsNotBuilt) {
+  FleetCosts costs;
+  costs.reserves = 0.2;
+  const FleetFigures all = tune(parse_shape("1x16"), kThreeModels);
+  for (const char* shape : {"1x16", "1x4+12"}) {
+    const FleetFigures fewer = tune(parse_shape(shape), kThreeModels, costs);
+    EXPECT_EQ(fewer.answers, 3);
+    EXPECT_LT(static_cast<double>(fewer.builds), 0.9 * static_cast<double>(all.builds)) << shape;
+    EXPECT_LT(fewer.seconds, 0.95 * all.seconds) << shape;
+  }
+}
+
 TEST(TuningFleet, ShapesHaveNames) {
   const FleetShape shape = parse_shape("10x20+5x16");
   EXPECT_EQ(shape.devices, 10);

@@ -38,8 +38,9 @@ void TuningTask::keep_built(CandidateResult result, Recipe recipe, const Where& 
 
 void TuningTask::judge_spilling() {
   const bool is_apart = candidates_.is_built_apart();
-  if (is_apart && candidates_.settled() + std::ssize(spilling_) < candidates_.size()) return;
+  if (is_apart && std::ssize(spilling_) < unsettled()) return;
   const bool others_are_right = candidates_.best_us() > 0;
+  if (is_apart && !others_are_right && call_reserves()) return;
   for (const int candidate : std::exchange(spilling_, {})) {
     if (is_apart && others_are_right)
       reject(candidate, Verdict::kCompileFailed,

@@ -83,6 +83,7 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       templates_(std::move(planned.templates)),
       libraries_(std::move(planned.libraries)),
       offered_(std::move(planned.offered)),
+      reserves_(std::move(planned.reserves)),
       finals_(options.max_retries) {
   resume(planned.records);
 }
@@ -149,18 +150,49 @@ void TuningTask::advance_autotune(Jury& jury) {
   if (!screening_queued_) {
     screening_queued_ = true;
     for (int i = 0; i < candidates_.size(); ++i)
-      if (!candidates_[i].settled()) candidates_.want(i);
+      if (!candidates_[i].settled() && !is_reserve(i)) candidates_.want(i);
   }
   judge_spilling();
+  if (unsettled() > 0) return;
+  judge_reserves();
   if (candidates_.settled() < candidates_.size()) return;
   candidates_.build_apart(false);
 
   if (finals_.finalists().empty()) finals_.enter(choose_finalists());
   if (finals_.finalists().empty()) {
+    if (call_reserves()) return advance_autotune(jury);
     if (!seek_second_opinion(jury)) fail(no_survivor());
     return;
   }
   decide_winner(jury);
+}
+
+// Without the reserves.
+int TuningTask::unsettled() const {
+  int count = candidates_.size() - candidates_.settled();
+  for (int i = 0; i < candidates_.size() && count > 0 && !reserves_.empty(); ++i)
+    count -= is_reserve(i) && !candidates_[i].settled();
+  return count;
+}
+
+// Where something came out right they are given up as if they had not been listed.
+void TuningTask::judge_reserves() {
+  if (candidates_.best_us() == 0 && call_reserves()) return;
+  for (const std::string& name : reserves_) candidates_.withdraw(name);
+}
+
+// From now on they are candidates like any other. What was right when they were given up may not be
+// right any more. False: there are none.
+bool TuningTask::call_reserves() {
+  if (reserves_.empty() || mutated(Mutation::kForgetReserves)) return false;
+  stage_ = Stage::kScreening;
+  for (int i = 0; i < candidates_.size(); ++i) {
+    if (!is_reserve(i)) continue;
+    if (candidates_[i].withdrawn) candidates_.reconsider(i);
+    if (!candidates_[i].settled()) candidates_.want(i);
+  }
+  reserves_.clear();
+  return true;
 }
 
 void TuningTask::decide_winner(Jury& jury) {

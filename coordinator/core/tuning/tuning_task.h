@@ -7,6 +7,7 @@
 //       |                           binary is gone: compiled again, not measured again)
 //       +-- no candidate survived --> failed
 //
+// Reserves, which are expected to be far behind, are screened when nothing else came out right.
 // Confirming asks another worker about one candidate (votes.h); it goes back to where it came from,
 // which elects again with what is known by then.
 //
@@ -236,6 +237,12 @@ class TuningTask {
   bool final_is_out() const;
   bool is_library(int candidate) const { return candidates_[candidate].is_library; }
   const OfferedKernel* offered(int candidate) const;
+  bool is_reserve(int candidate) const {
+    return reserves_.contains(candidates_.template_of(candidate));
+  }
+  int unsettled() const;
+  void judge_reserves();
+  bool call_reserves();
   int first_own() const;
   std::vector<int> choose_finalists() const;
   std::vector<size_t> within_reach(std::vector<size_t> finalists) const;
@@ -275,6 +282,7 @@ class TuningTask {
   std::set<std::string> left_out_;
   std::map<std::string, std::string> libraries_;  // by template
   std::map<std::string, OfferedKernel> offered_;  // by template: binaries that nobody builds
+  std::set<std::string> reserves_;  // templates whose candidates wait for the others to be wrong
   Finals finals_;
   std::map<int, Votes> votes_;  // of candidates with a binary, or a terminal verdict
   std::map<int, Reporter> measured_by_;

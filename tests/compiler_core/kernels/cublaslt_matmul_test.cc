@@ -240,6 +240,18 @@ TEST(CublasLtMatmul, JoinsTheSearchSpaceWhereLibrariesAreTaken) {
   EXPECT_EQ(rest, *own) << "in their own order";
   EXPECT_EQ(*all, *search_space(workload, kHopper, Libraries::kTake));
 
+  // mma.sync is expected to reach little more than half of wgmma, but for few rows.
+  const SearchSpace ranked = *ranked_space(workload, kHopper, Libraries::kTake);
+  EXPECT_EQ(ranked.schedules, *all);
+  EXPECT_EQ(ranked.far, std::set<std::string>{"cuda.matmul"});
+  EXPECT_TRUE(ranked_space(workload, *Target::parse("cuda:sm_80"))->far.empty());
+  for (const auto& [m, n] : {std::pair(16, 512), {512, 16}}) {
+    GraphBuilder few;
+    const Workload thin = workload_of(
+        few, few.cast(product(few, DType::kBF16, m, n, 512, false, false), DType::kBF16));
+    EXPECT_TRUE(ranked_space(thin, kHopper)->far.empty()) << m << " x " << n;
+  }
+
   GraphBuilder c;
   const Workload full = workload_of(c, product(c, DType::kF32, 512, 512, 512, false, false));
   EXPECT_EQ(library_of(search_space(full, kHopper, Libraries::kTake)->front()), "")

@@ -261,6 +261,26 @@ TEST_F(PlannerTest, WhatWonAtTheNearestSizeIsTheFirstCandidate) {
       << "what is not measured is the cost model's to say";
 }
 
+TEST_F(PlannerTest, WhatIsExpectedToBeFarBehindIsInReserveUnlessItWonBefore) {
+  GraphBuilder builder;
+  const NodeId x = builder.input(DType::kBF16, {512, 512}),
+               w = builder.input(DType::kBF16, {512, 512});
+  const Graph graph = builder.finish({builder.cast(builder.matmul(x, w), DType::kBF16)}).value();
+  StartPlan request = request_for(normalise(graph).value());
+  request.target = *Target::parse("cuda:sm_90a");
+  const PlannedKernel before = make_plan(request, context_).kernels.at(0);
+  EXPECT_EQ(before.reserves, std::set<std::string>{"cuda.matmul"});
+  const auto reserve = std::ranges::find(before.schedules, "cuda.matmul", &Schedule::template_name);
+  ASSERT_NE(reserve, before.schedules.end()) << "and a candidate all the same";
+
+  request.mode = Mode::kDefault;
+  EXPECT_TRUE(make_plan(request, context_).kernels.at(0).reserves.empty())
+      << "the next choice is tried where the first one is wrong";
+  request.mode = Mode::kMaxAutotune;
+  store_winner(before, Digest::of("of another template version"), *reserve);
+  EXPECT_TRUE(make_plan(request, context_).kernels.at(0).reserves.empty());
+}
+
 TEST_F(PlannerTest, AnEarlierWinnerThatIsNotLegalAnyMoreIsLeftOut) {
   const StartPlan request = request_for(test_graph(3));
   const PlannedKernel before = make_plan(request, context_).kernels.at(0);
