@@ -274,7 +274,8 @@ int64_t steps_of(const CudaMatmulSchedule& schedule, const MatmulProblem& proble
 bool only_idles_more(const CudaMatmulSchedule& more, const CudaMatmulSchedule& less,
                      const MatmulProblem& problem) {
   const bool one_step = problem.k <= less.bk;
-  const bool same_columns = more.bn == less.bn && more.warps_n == less.warps_n;
+  const bool same_columns =
+      more.bn == less.bn && more.warps_m == less.warps_m && more.warps_n == less.warps_n;
   if (!same_columns && !(one_step && less.bn < more.bn && problem.n <= less.bn)) return false;
   if (more.bk != less.bk && !(one_step && less.bk < more.bk)) return false;
   if (more.stages != less.stages)
