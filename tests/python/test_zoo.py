@@ -1,5 +1,6 @@
 """What tests/zoo measures and writes, of records and of functions: its models need libraries from PyPI."""
 
+import copy
 import itertools
 import sys
 import time
@@ -87,6 +88,26 @@ def test_products_of_groups_have_an_f64_reference() -> None:
         assert torch.equal(have, torch.cat(parts) if b.dim() == 3 else torch.stack(parts))
     columns = reference.grouped_mm(torch.ones(3, 4, 16), wide, torch.tensor([8, 8, 24]))
     assert torch.equal(columns, torch.ones(4, 16) @ wide)
+
+
+def test_what_a_model_keeps_beside_its_buffers_is_wide_too() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.rows = [torch.zeros(2, 4)]
+
+    class WithCache(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.kept = torch.nn.Linear(4, 4), Kept()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.kept.rows[0].index_copy_(0, torch.tensor([1]), self.layer(x)) * 2
+
+    module, call = WithCache(), ((torch.randn(1, 4),), {})
+    want = outputs(copy.deepcopy(module), call)
+    exact, kind = reference.reference(module, [call], outputs, [want], 0.0)
+    assert kind == "f64" and exact[0][0].dtype == torch.float64
+    assert module.kept.rows[0].dtype == torch.float32
 
 
 def test_a_model_without_a_wider_run_says_so() -> None:

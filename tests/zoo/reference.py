@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -28,6 +29,24 @@ def widened(values: Any, wide: torch.dtype) -> Any:
 
 def copied(values: Any) -> Any:
     return mapped(values, torch.clone)
+
+
+def widen_attributes(value: Any, seen: set[int]) -> Any:
+    """In place, of f32 tensors that a model keeps beside its parameters and buffers: a cache, say."""
+    if isinstance(value, torch.Tensor):
+        plain = value.dtype == torch.float32 and not isinstance(value, torch.nn.Parameter)
+        return value.double() if plain else value
+    if id(value) in seen:
+        return value
+    seen.add(id(value))
+    if isinstance(value, list):
+        value[:] = [widen_attributes(each, seen) for each in value]
+    own = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+    if isinstance(own, dict) and not isinstance(value, type) and not inspect.isroutine(value) and \
+            not inspect.ismodule(value):
+        for key, each in own.items():
+            own[key] = widen_attributes(each, seen)
+    return value
 
 
 def grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = None) -> torch.Tensor:
@@ -126,6 +145,8 @@ def reference(plain: torch.nn.Module, calls: list[Call], run: Callable[[torch.nn
     for name, dtype, widen, mode in attempts:
         try:
             wide, given = widen(copy.deepcopy(plain)), [copied(widened(call, dtype)) for call in calls]
+            if dtype == torch.float64:
+                widen_attributes(wide, set())
             with mode():
                 made = [run(wide, call) for call in given]
         except Exception:
