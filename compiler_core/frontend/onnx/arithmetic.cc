@@ -46,7 +46,7 @@ Values power(OnnxCall& c) {
   if (exponent && y.shape().size() <= x.shape().size()) {
     const bool number = is_float(base.dtype());
     const AtenArgument power = number ? AtenArgument("exponent", *exponent)
-                                      : AtenArgument("exponent", static_cast<int64_t>(*exponent));
+                                      : AtenArgument("exponent", truncated(*exponent));
     return {c.aten("aten.pow.Tensor_Scalar", {{"self", base}, power}).cast(type).id};
   }
   return {c.aten("aten.pow.Tensor_Tensor", {{"self", base}, {"exponent", y.cast(base.dtype())}})
@@ -167,7 +167,7 @@ AtenArgument bound(OnnxCall& c, std::string_view name, size_t i, DType type) {
   const std::optional<double> number = c.number(i);
   if (!number) return {name, c.optional_tensor(i)};
   if (is_float(type)) return {name, *number};
-  return {name, static_cast<int64_t>(*number)};
+  return {name, truncated(*number)};
 }
 
 Values clip(OnnxCall& c) {

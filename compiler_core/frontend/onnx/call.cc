@@ -2,10 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
+#include <limits>
 #include <unordered_map>
 
 namespace kiln {
+
+int64_t truncated(double x) {
+  constexpr double kBeyond = 0x1p63;
+  if (std::isnan(x)) return 0;
+  if (x >= kBeyond) return std::numeric_limits<int64_t>::max();
+  return x < -kBeyond ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(x);
+}
 
 AtenArgument::AtenArgument(std::string_view n, Expr x) : name(n) {
   if (x.id == kInvalidNode) return;

@@ -26,6 +26,10 @@ class OnnxOperands {
   virtual void bound(SymbolId, int64_t /*most*/) {}
 };
 
+// `x` without its fraction; the nearest int64_t where it lies outside, 0 where it is NaN. A model may have any
+// number, and a cast of these is undefined.
+int64_t truncated(double x);
+
 // An argument of an ATen op, by its schema's name.
 struct AtenArgument {
   AtenArgument(std::string_view n, Expr x);  // none when it is no node

@@ -132,7 +132,7 @@ Values one_hot(OnnxCall& c) {
   const Expr index = c.tensor(0), values = c.tensor(2);
   const std::vector<double> depth = c.reals(1, "depth");
   if (!c.ok()) return {};
-  if (depth.size() != 1 || depth[0] < 0 || depth[0] > 1 << 30 || values.shape() != Shape{2})
+  if (depth.size() != 1 || !(depth[0] >= 0 && depth[0] <= 1 << 30) || values.shape() != Shape{2})
     return {c.invalid("needs a depth, and the two values off and on")};
   const Dim size = static_cast<int64_t>(depth[0]);
   Shape shape = index.shape();

@@ -46,8 +46,8 @@ Resized read_resized(OnnxCall& c) {
     const std::vector<double> factors = c.reals(scales, "list of scales");
     r.scale = for_all_axes(c, factors, std::vector<double>(r.in.size(), 1));
     for (size_t i = 0; i < r.in.size(); ++i)
-      r.out.push_back(static_cast<int64_t>(
-          std::clamp(std::floor(static_cast<double>(r.in[i]) * r.scale[i]), 0.0, 1e9)));
+      r.out.push_back(std::clamp<int64_t>(
+          truncated(std::floor(static_cast<double>(r.in[i]) * r.scale[i])), 0, 1'000'000'000));
   } else {
     const std::vector<Dim> sizes = for_all_axes(c, c.sizes(3, "list of sizes"), shape);
     for (size_t i = 0; i < r.in.size() && c.ok(); ++i) {

@@ -137,6 +137,27 @@ TEST(OnnxProgram, WhatDoesNotFitIsAnErrorOfItsNode) {
   EXPECT_TRUE(says(refused(graph), "opset 10 is not covered, opsets 11 to"));
 }
 
+// What a model may have for a number, and no integer is.
+TEST(OnnxProgram, NumbersThatAreNoSizesAreRefused) {
+  constexpr char kNaN[] = "\0\0\xc0\x7f", kInfinity[] = "\0\0\x80\x7f", kOne[] = "\0\0\x80\x3f";
+  const auto scales = [&](const char* last) { return std::string(kOne, 4) + std::string(last, 4); };
+  OnnxGraphText graph = relu();
+  graph.nodes = {onnx_node("Resize", {"x", "", "s"}, {"y"}, {}, "grow")};
+  for (const std::string& bytes : {scales(kNaN), scales("\0\0\0\0"), scales("\0\0\x80\xff")}) {
+    graph.initializers = {onnx_tensor("s", kOnnxFloat, {2}, bytes)};
+    EXPECT_TRUE(says(refused(graph), "node 'grow' (Resize): a size is not positive"))
+        << refused(graph).message;
+  }
+  graph.nodes = {onnx_node("Cast", {"x"}, {"i"}, {onnx_integer("to", 7)}),
+                 onnx_node("OneHot", {"i", "d", "v"}, {"y"}, {}, "hot")};
+  for (const char* depth : {kNaN, kInfinity}) {
+    graph.initializers = {onnx_tensor("d", kOnnxFloat, {1}, std::string(depth, 4)),
+                          onnx_tensor("v", kOnnxFloat, {2}, scales(kOne))};
+    EXPECT_TRUE(says(refused(graph), "node 'hot' (OneHot): needs a depth"))
+        << refused(graph).message;
+  }
+}
+
 TEST(OnnxProgram, AFewBytesCannotClaimMuch) {
   OnnxGraphText graph = relu();
   graph.nodes = {onnx_node("Add", {"x", "w"}, {"y"})};
