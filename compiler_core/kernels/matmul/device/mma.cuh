@@ -169,9 +169,12 @@ struct WarpSums {
       return;
     }
     if constexpr (Core::has_last) {
-      _Pragma("unroll 1") for (int depth = 0; depth <= last - Core::depth; depth += Core::depth)
+      _Pragma("unroll 1") for (int depth = 0; depth <= last; depth += Core::depth) {
+        if (last - depth < Core::depth)
+          multiply_at<true>(tile_a, tile_b, depth);
+        else
           multiply_at<false>(tile_a, tile_b, depth);
-      multiply_at<true>(tile_a, tile_b, last / Core::depth * Core::depth);
+      }
     }
   }
   // To `staged`, [rows, columns] of the block with rows `pitch` apart.

@@ -105,7 +105,7 @@ struct StepScales {
 // Steps of which each has registers of its own for scales that are on their way: of one step alone they would
 // be waited for, since the assembler reads as late in a step as it can.
 template <class Scales>
-constexpr int kTurns = Scales::scaled && Tiling::steps % 2 == 0 ? 2 : 1;
+constexpr int kTurns = Scales::scaled && Tiling::groups < 3 && Tiling::steps % 2 == 0 ? 2 : 1;
 // The scales of a thread in one step, and those of the next kTurns, which are read meanwhile.
 template <class Scales>
 struct ThreadScales {
