@@ -77,6 +77,7 @@ class GraphCompiler:
         if self._settings.strict:
             library()  # else a broken installation would pass every test, eager
         try:
+            library()  # else what is missing would be said of every op
             return self._compile()
         except Exception as error:
             if self._settings.strict and not isinstance(error, KilnError):
