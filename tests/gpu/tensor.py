@@ -19,6 +19,7 @@ import functools
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -210,7 +211,7 @@ def prepared(process, name, seconds):
         text = process.communicate(timeout=max(1, seconds))[0]
         print("\n".join(text.strip().splitlines()[-1 if process.returncode == 0 else -12:]), flush=True)
     except subprocess.TimeoutExpired:  # an archive is there by now, most likely
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # its compilers too
         print(f"models {name}: torch.compile takes too long", flush=True)
 
 
@@ -229,7 +230,7 @@ def run_models(options, scratch):
 
     def prepare(name):
         command = [*own, name, *(["--max-autotune"] if options.max_autotune else [])]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     def measured(name, tune):
         if left() < 0:
