@@ -99,6 +99,16 @@ constexpr float kWeightScale = Tiling::scale * 0x1.715476p0f;  // 1 / ln 2
 KILN_INLINE float weight_of(float score, float from) {
   return quick_exp2(score * kWeightScale - from * kWeightScale);
 }
+// Whether it is so in a lane of the warp.
+KILN_INLINE bool in_any_lane(bool x) {
+#ifndef KILN_ON_HOST
+  return __any_sync(0xffffffffu, x) != 0;
+#else
+  int any = x ? 1 : 0;
+  for (int distance = 1; distance < 32; distance *= 2) any |= shuffle_xor(any, distance);
+  return any != 0;
+#endif
+}
 KILN_INLINE unsigned pack_pair(const bf16*, float a, float b) { return pack_bf16(a, b); }
 KILN_INLINE unsigned pack_pair(const f16*, float a, float b) { return pack_f16(a, b); }
 
@@ -107,12 +117,13 @@ KILN_INLINE unsigned pack_pair(const f16*, float a, float b) { return pack_f16(a
 struct Rows {
   float score[Tiling::keys / 2], sum[Tiling::columns / 2];
   unsigned weight[Tiling::keys / 16][4];
-  float greatest[2], total[2], factor[2];
+  float origin[2], total[2], factor[2];  // weights are exp((score - origin) scale)
+  bool moves[2];                         // origins, with this tile
 
   KILN_MEMBER void clear() {
     _Pragma("unroll") for (float& x : sum) x = 0;
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-      greatest[half] = -infinity_f32();
+      origin[half] = -infinity_f32();
       total[half] = 0;
     }
   }
@@ -144,17 +155,23 @@ struct Rows {
       KILN_EACH_LANE score[i + l] = x[l];
     }
   }
-  // Scores become weights, still in f32; sums wait for rescale().
+  // Scores become weights, still in f32; sums wait for rescale(). A row's origin is moved to its greatest
+  // score only where weights would pass 2^kMostDoublings otherwise: then few tiles rescale anything.
   KILN_MEMBER void weigh() {
+    constexpr float kMostDoublings = 8;
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-      float most = greatest[half];
+      const float before = origin[half];
+      float most = before;
       _Pragma("unroll") for (int i = half * 2; i < Tiling::keys / 2; i += 4) most =
           max_or_nan(most, max_or_nan(score[i], score[i + 1]));
       most = max_or_nan(most, shuffle_xor(most, 1));
       most = max_or_nan(most, shuffle_xor(most, 2));
+      moves[half] = !((most - before) * kWeightScale <= kMostDoublings);  // and where that is NaN
+      origin[half] = moves[half] ? most : before;
       // A row of nothing but -inf so far: its weights are exp(-inf) = 0.
-      const float from = most == -infinity_f32() ? 0.0f : most;
-      factor[half] = weight_of(greatest[half], from);
+      const float from = origin[half] == -infinity_f32() ? 0.0f : origin[half];
+      const float moved = weight_of(before, from);
+      factor[half] = moves[half] ? moved : 1.0f;
       float added = 0;
       _Pragma("unroll") for (int i = half * 2; i < Tiling::keys / 2; i += 4)
         _Pragma("unroll") for (int l = 0; l < 2; ++l) {
@@ -162,11 +179,11 @@ struct Rows {
           added += score[i + l];
         }
       total[half] = total[half] * factor[half] + added;  // of this lane's columns
-      greatest[half] = most;
     }
   }
   KILN_MEMBER void rescale() {
-    _Pragma("unroll") for (int i = 0; i < Tiling::columns / 2; ++i) sum[i] *= factor[i % 4 / 2];
+    if (in_any_lane(moves[0] || moves[1]))
+      _Pragma("unroll") for (int i = 0; i < Tiling::columns / 2; ++i) sum[i] *= factor[i % 4 / 2];
   }
   KILN_MEMBER void take_weights() {
     _Pragma("unroll") for (int k = 0; k < Tiling::keys / 16; ++k)
@@ -179,7 +196,7 @@ struct Rows {
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
       total[half] += shuffle_xor(total[half], 1);
       total[half] += shuffle_xor(total[half], 2);
-      const bool blind = greatest[half] == -infinity_f32();
+      const bool blind = origin[half] == -infinity_f32();
       const float share = Problem::normalised ? 1.0f / total[half] : 1.0f;
       _Pragma("unroll") for (int i = half * 2; i < Tiling::columns / 2; i += 4)
         _Pragma("unroll") for (int l = 0; l < 2; ++l) sum[i + l] = blind ? none : sum[i + l] * share;
