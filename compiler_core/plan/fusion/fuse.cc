@@ -18,6 +18,7 @@ constexpr int kMaxNodes = 256;      // computed in one kernel
 constexpr size_t kMaxBuffers = 32;  // read and written by one kernel
 constexpr int kMaxTrials = 8;       // joins tried for one kernel
 constexpr int kMaxSearched = 4096;  // reads followed for one join: else it is left
+constexpr int64_t kFewElements = 1 << 15;  // their kernel takes no longer than its launch
 // Fruitless offers of a kernel to later ones; an offer that was tried counts as kMaxPassedOver /
 // kMaxTrials of them. So all offers together are linear in the kernels, and no kernel is passed
 // over only because others read the same value.
@@ -281,24 +282,20 @@ class Fuser {
     return true;
   }
 
-  // The final check. A View on a View, as arises when values of equal size but different shape are
-  // brought together, would cost divisions at every element: not worth a join. Nor is one that would
-  // compute the same elements anew at very many places.
+  // The final check. A join is not worth divisions at very many elements, nor computing the same
+  // elements anew at very many places.
   bool is_one_kernel(const KernelOutputs& outputs) const {
     const auto cut = extract_kernel(graph_, values_, outputs);
     if (!cut) return false;
     const auto made = make_workload(cut->graph);
     if (!made) return false;
     const Graph& graph = made->workload.graph;
-    const auto nodes = graph.nodes();
     ElementLoads loads(graph, [&](NodeId id) { return graph.node(id).op == Op::kInput; });
     for (NodeId id = 0; id < graph.size(); ++id)
       if (is_elementwise(graph.node(id).op) && loads.visit(id) > ElementLoads::kMost &&
           loads.costliest(id) != kInvalidNode)
         return false;
-    return std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-      return node.op == Op::kView && graph.node(node.operands[0]).op == Op::kView;
-    });
+    return !costs_divisions(graph);
   }
 
   const Graph& graph_;
@@ -316,6 +313,18 @@ class Fuser {
 };
 
 }  // namespace
+
+bool costs_divisions(const Graph& kernel) {
+  const auto nodes = kernel.nodes();
+  const auto has_few = [](const Node& node) {
+    return node.op == Op::kInput || (is_constant(node.shape) && numel(node.shape) <= kFewElements);
+  };
+  const auto views_a_view = [&](const Node& node) {
+    return node.op == Op::kView && kernel.node(node.operands[0]).op == Op::kView;
+  };
+  return std::any_of(nodes.begin(), nodes.end(), views_a_view) &&
+         !std::all_of(nodes.begin(), nodes.end(), has_few);
+}
 
 std::vector<KernelOutputs> fuse_kernels(const Graph& graph, MaterialisedValues& values) {
   return Fuser(graph, values).run();

@@ -15,6 +15,10 @@ using KernelOutputs = std::vector<NodeId>;  // what one kernel stores, ascending
 // word on every join. Values that are needed only inside a joined kernel stop being materialised.
 std::vector<KernelOutputs> fuse_kernels(const Graph& graph, MaterialisedValues& values);
 
+// Whether the kernel reads a View of a View, as arises where values of one size but different shapes
+// come together, and has so many elements that an index's divisions cost more than a launch.
+bool costs_divisions(const Graph& kernel);
+
 struct KernelGraph {
   Graph graph;
   std::vector<NodeId> inputs;    // the input or materialised value that each input of `graph` is

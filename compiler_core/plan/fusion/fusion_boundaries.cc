@@ -108,11 +108,8 @@ class SeamFinder {
     if (!cut) return "the two do not share an iteration space";
     const auto made = make_workload(cut->graph);
     if (!made) return made.error().message;
-    const auto nodes = made->workload.graph.nodes();
-    const bool divides = std::any_of(nodes.begin(), nodes.end(), [&](const Node& n) {
-      return n.op == Op::kView && made->workload.graph.node(n.operands[0]).op == Op::kView;
-    });
-    if (divides) return "the value is read in another shape, which would cost divisions";
+    if (costs_divisions(made->workload.graph))
+      return "the value is read in another shape, which would cost divisions";
     return "computed once rather than wherever it is read";
   }
 

@@ -85,6 +85,48 @@ TEST(Fuse, ReadersOfOneValueShareAsManyKernelsAsTheirBuffersNeed) {
   EXPECT_LE(plan.launches.size(), kReaders / (kMostBuffers - 3) + 1);
 }
 
+// RWKV's attention, written out: each step reads slices of what is [batch, steps, width], its states of [batch, width]
+// lie flat, and each result is put into a tensor of all steps. Where they have few elements, fewer launches are worth more than fewer divisions.
+TEST(Fuse, StepsOfARecurrenceOverFewElementsShareKernels) {
+  constexpr int64_t kSteps = 16;
+  std::vector<size_t> launches;
+  for (const int64_t width : {64, 1 << 14}) {
+    GraphBuilder b;
+    const Shape state = {2, width};
+    const auto add = [&](NodeId x, NodeId y) { return b.binary(Op::kAdd, x, y); };
+    const auto times_exp = [&](NodeId x, NodeId largest, NodeId y) {
+      return b.binary(Op::kMul, b.unary(Op::kExp, b.binary(Op::kSub, x, largest)), y);
+    };
+    const auto product = [&] {
+      const NodeId rows = b.input(DType::kF32, {2 * kSteps, 4});
+      return b.reshape(b.matmul(rows, b.input(DType::kF32, {4, width})), {2, kSteps, width});
+    };
+    const NodeId keys = product(), values = product();
+    const NodeId decay = b.broadcast(b.input(DType::kF32, {width}), state);
+    const NodeId first = b.broadcast(b.input(DType::kF32, {width}), state);
+    const NodeId one = b.broadcast(b.constant(DType::kF32, 1), state);
+    NodeId largest = b.input(DType::kF32, state);
+    NodeId sum = b.input(DType::kF32, state), weight = b.input(DType::kF32, state);
+    NodeId result = b.broadcast(b.constant(DType::kF32, 0), {2, kSteps, width});
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const NodeId key = b.reshape(b.slice(keys, 1, step, 1), state);
+      const NodeId value = b.reshape(b.slice(values, 1, step, 1), state);
+      const NodeId now = add(key, first), most = b.binary(Op::kMax, largest, now);
+      const NodeId numerator = add(times_exp(largest, most, sum), times_exp(now, most, value));
+      const NodeId denominator = add(times_exp(largest, most, weight), times_exp(now, most, one));
+      const NodeId before = add(largest, decay);
+      largest = b.binary(Op::kMax, before, key);
+      sum = add(times_exp(before, largest, sum), times_exp(key, largest, value));
+      weight = add(times_exp(before, largest, weight), times_exp(key, largest, one));
+      const NodeId row = b.reshape(b.binary(Op::kDiv, numerator, denominator), {2, 1, width});
+      result = add(result, b.pad(row, {0, step, 0}, {0, kSteps - 1 - step, 0}, ConstantAttr{}));
+    }
+    const Plan plan = right_plan(*b.finish({result}));
+    launches.push_back(launches_of(plan, Family::kPointwise));
+  }
+  EXPECT_LT(3 * launches[0], 2 * launches[1]) << launches[0] << " of " << launches[1];
+}
+
 // Between the two readers that fit stand many that could never join, of every kind.
 TEST(Fuse, ReadersThatFitAreJoinedHoweverManyOthersStandBetween) {
   GraphBuilder b;
