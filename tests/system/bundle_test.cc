@@ -62,14 +62,14 @@ TEST_F(Bundle, IsSmallAndHasWhatAGpuNodeNeeds) {
 TEST_F(Bundle, HasThePythonPackageWithItsLibraries) {
   if (!fs::exists("/usr/bin/python3")) GTEST_SKIP() << "this machine has no Python";
   const fs::path kiln = root() / "kiln";
-  const Finished opened =
-      run({"/usr/bin/env", "-i", "KILN_LIBRARY=" + (kiln / "lib/libkiln.so.0").string(),
-           "PYTHONPATH=" + (kiln / "share/kiln/python").string(), "/usr/bin/python3", "-B", "-c",
-           "import ctypes, kiln\n"
-           "mapped = lambda: {line.split()[-1] for line in open('/proc/self/maps') if '.so' in line}\n"
-           "before = mapped()\n"
-           "try: kiln.Client().open_exported('/nowhere', signer='unsigned')\n"
-           "except kiln.NotFound: print(*(mapped() - before), sep='\\n')"});
+  const Finished opened = run(
+      {"/usr/bin/env", "-i", "KILN_LIBRARY=" + (kiln / "lib/libkiln.so.0").string(),
+       "PYTHONPATH=" + (kiln / "share/kiln/python").string(), "/usr/bin/python3", "-B", "-c",
+       "import ctypes, kiln\n"
+       "mapped = lambda: {line.split()[-1] for line in open('/proc/self/maps') if '.so' in line}\n"
+       "before = mapped()\n"
+       "try: kiln.Client().open_exported('/nowhere', signer='unsigned')\n"
+       "except kiln.NotFound: print(*(mapped() - before), sep='\\n')"});
   ASSERT_EQ(opened.exit_code, 0) << opened.err;
   std::istringstream lines(opened.out);
   int own = 0;
