@@ -13,6 +13,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 
 import document
+import one
 import reference
 import run as zoo_run
 import times
@@ -143,7 +144,31 @@ def test_cold_seconds_are_those_of_the_first_run() -> None:
     assert zoo_run.merged(PLAIN, {**TIMED, "seconds": 0.02})["seconds"] == 1.25
     assert zoo_run.merged(PLAIN, {"verdict": "right", "kernels": 3})["seconds"] == 1.25
     assert zoo_run.merged(None, TIMED)["seconds"] == 1.25
-    assert "seconds" not in zoo_run.merged(PLAIN, {"verdict": "no answer"})
+    assert "seconds" not in zoo_run.merged(None, {"verdict": "no answer", "why": "after 120 s"})
+
+
+def test_what_was_right_stays_so_where_its_times_could_not_be_measured() -> None:
+    kept = zoo_run.merged(PLAIN, {"verdict": "no answer", "why": "after 120 s"})
+    assert kept == {**PLAIN, "why": "its times: no answer after 120 s"}
+    assert zoo_run.merged({**PLAIN, "verdict": "wrong"}, {"verdict": "crashed", "why": "exit 1"})["verdict"] == "crashed"
+    assert zoo_run.merged(PLAIN, {"verdict": "wrong", "why": "results differ"})["verdict"] == "wrong"
+
+
+def test_a_place_of_the_dtype_is_no_difference() -> None:
+    x = torch.tensor([1.0, -3.0, 0.5]).bfloat16()
+    next_ones = torch.tensor([1.0078125, -3.015625, 0.501953125]).bfloat16()
+    assert one.a_place_apart([next_ones], [x])
+    assert not one.a_place_apart([torch.tensor([1.0, -3.046875, 0.5]).bfloat16()], [x])
+    assert not one.a_place_apart([next_ones.float()], [x.float()])  # f32 has closer places
+    assert not one.a_place_apart([torch.tensor([1, 2])], [torch.tensor([1, 3])])
+
+
+def test_the_summary_says_how_calls_compare_with_torch_compile() -> None:
+    assert "torch.compile" not in document.summary(document.Run("", {"a": PLAIN}))
+    slower = {**TIMED, "us": 100.0, "torch_compile_us": 50.0}
+    faster = {**TIMED, "us": 10.0, "torch_compile_us": 80.0}
+    text = document.summary(document.Run("", {"a": slower, "b": faster, "c": PLAIN}))
+    assert text.endswith("2 timed beside `torch.compile`: 2.0 times as fast in the geometric mean, 1 slower")
 
 
 def test_models_come_in_turn_from_the_families() -> None:

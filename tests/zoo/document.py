@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +92,15 @@ def summary(run: Run) -> str:
     verdicts = collections.Counter(str(result["verdict"]) for result in run.results.values())
     ran = len(run.results) - verdicts["skipped"]
     return (f"{len(run.results)} models: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
-            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)")
+            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)" + beside_torch_compile(run))
+
+
+def beside_torch_compile(run: Run) -> str:
+    times = [each["torch_compile_us"] / each["us"] for each in run.results.values() if "torch_compile_us" in each]
+    if not times:
+        return ""
+    return (f". {len(times)} timed beside `torch.compile`: {statistics.geometric_mean(times):.1f} times as fast in the "
+            f"geometric mean, {sum(each < 1 for each in times)} slower")
 
 
 def document(runs: list[Run], listed: list[str]) -> str:
@@ -103,7 +112,8 @@ def document(runs: list[Run], listed: list[str]) -> str:
         *(f"{i}. {run.text}. {summary(run)}." for i, run in enumerate(runs, 1)), "",
         "*error* is the largest difference from the model in f64 over the largest value of the output, *PyTorch's*",
         "that of PyTorch. *own*: PyTorch has no wider run of the model, so that the difference is from PyTorch's",
-        "result. *right*: at most 1.2 times PyTorch's, or below 1e-6. *close*: at most ten times PyTorch's. *cold*:",
+        "result. *right*: at most 1.2 times PyTorch's, or below 1e-6; a place of the dtype, where PyTorch has no wider",
+        "run. *close*: at most ten times PyTorch's. *cold*:",
         "seconds to compile every kernel of the program, nothing of it cached, on cores that other work shared. The",
         "last column has the reason of what is not right.",
     ]

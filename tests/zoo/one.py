@@ -39,6 +39,16 @@ def flat(outputs: Any) -> list[Any]:
     return [as_parts(each) for each in tree_leaves(outputs)]
 
 
+def a_place_apart(have: list[Any], want: list[Any]) -> bool:
+    """Whether no output differs by more than a place of its dtype's at the largest value: both may be rounded right."""
+    return all(difference([a], [b]) <= max(1e-6, torch.finfo(b.dtype).eps if is_floating(b) else 0.0)
+               for a, b in zip(have, want, strict=True))
+
+
+def is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
 def judged(have: float, torch_has: float) -> str:
     if have <= max(1.2 * torch_has, 1e-6):
         return "right"
@@ -102,6 +112,8 @@ class Runner:
         if archive:
             keep(Path(archive), model.name, exported, calls[0], want[0])
         result = {**compared(have, want, exact), "reference": wide}
+        if wide == "own" and all(map(a_place_apart, have, want)):
+            result["verdict"] = "right"
         if result["verdict"] == "wrong":
             traced = [flat(exported.module()(*copied(call)[0], **copied(call)[1])) for call in calls]
             if compared(traced, want, exact)["verdict"] == "wrong":

@@ -178,9 +178,13 @@ def int8(x: Any, y: Any, real: Any, scales: Any) -> Any:
 def four_bits(*operands: Any) -> Any:
     x, weight, factors, y, packed, scales, zeros = operands
     ops: Any = torch.ops.aten
-    own = ops._convert_weight_to_int4pack_for_cpu(weight, 1)
-    results = [own, ops._weight_int4pack_mm_for_cpu(x, own, 32, factors),
-               ops._weight_int4pack_mm_for_cpu(x.float(), own, 32, factors.float())]
+    if x.is_cuda:  # each target has its own ops
+        own = ops._convert_weight_to_int4pack((weight[:, ::2] << 4 | weight[:, 1::2]).to(torch.uint8), 2)
+        results = [ops._weight_int4pack_mm(x, own, 32, factors)]
+    else:
+        own = ops._convert_weight_to_int4pack_for_cpu(weight, 1)
+        results = [own, ops._weight_int4pack_mm_for_cpu(x, own, 32, factors),
+                   ops._weight_int4pack_mm_for_cpu(x.float(), own, 32, factors.float())]
     low, high = packed & 15, packed >> 4
     for q in (torch.stack([low, high], -1).view(48, 64), torch.stack([high, low], -1).view(48, 64),
               torch.cat([low, high], -1)):
