@@ -152,7 +152,7 @@ namespace {
 constexpr WgmmaTile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2},
                                 {128, 224, 2}, {128, 160, 2}, {64, 256, 1},  {64, 128, 1},
                                 {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
-                                {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
+                                {192, 64, 3},  {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
 
 // An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
@@ -210,7 +210,11 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
     // A tile of which at most half is used has a smaller sister.
     if ((tile.bm > 64 && tile.bm >= 2 * problem.m) || (tile.bn > 32 && tile.bn >= 2 * problem.n))
       continue;
-    WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
+    const int64_t tiles =
+        problem.batches * ceil_div(problem.m, tile.bm) * ceil_div(problem.n, tile.bn);
+    // Where every tile has an SM, all have the L2 together in whatever order: the plainest one.
+    const int raster = tiles <= sms ? 1 : 8;
+    WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, raster};
     while (schedule.stages > 3 && !fits(schedule)) --schedule.stages;
     if (fits(schedule)) ranked.emplace_back(estimate(schedule, problem, sms, operands), schedule);
   }
