@@ -154,13 +154,22 @@ def test_what_was_right_stays_so_where_its_times_could_not_be_measured() -> None
     assert zoo_run.merged(PLAIN, {"verdict": "wrong", "why": "results differ"})["verdict"] == "wrong"
 
 
-def test_a_place_of_the_dtype_is_no_difference() -> None:
+def test_a_place_of_the_dtype_is_no_difference_from_a_reference_that_has_no_more() -> None:
     x = torch.tensor([1.0, -3.0, 0.5]).bfloat16()
     next_ones = torch.tensor([1.0078125, -3.015625, 0.501953125]).bfloat16()
-    assert one.a_place_apart([next_ones], [x])
-    assert not one.a_place_apart([torch.tensor([1.0, -3.046875, 0.5]).bfloat16()], [x])
-    assert not one.a_place_apart([next_ones.float()], [x.float()])  # f32 has closer places
-    assert not one.a_place_apart([torch.tensor([1, 2])], [torch.tensor([1, 3])])
+    further = torch.tensor([1.0, -3.046875, 0.5]).bfloat16()
+
+    def verdict(have: torch.Tensor, exact: torch.Tensor, wide: str) -> str:
+        result = one.compared([[have, x]], [[x, x]], [[exact, x]], wide)
+        assert result["reference"] == wide and result["error"] == reference.difference([have], [exact])
+        return str(result["verdict"])
+
+    assert verdict(next_ones, x, "own") == verdict(next_ones, x, "f64") == "right"
+    assert verdict(further, x, "own") == "wrong"
+    assert verdict(next_ones.float(), x.float(), "own") == "close"  # f32 has closer places
+    assert verdict(next_ones, x.double(), "f64") == "wrong"  # PyTorch found the nearest one
+    assert one.compared([[torch.tensor([1, 2])]], [[torch.tensor([1, 3])]], [[torch.tensor([1, 3])]], "own")["verdict"] \
+        == "wrong"
 
 
 def test_the_summary_says_how_calls_compare_with_torch_compile() -> None:
