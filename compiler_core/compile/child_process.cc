@@ -47,8 +47,10 @@ struct SpawnPlan {
     ::posix_spawnattr_destroy(&attributes);
   }
 
-  void prepare(const Path& directory, int output) {
-    ::posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
+  void prepare(std::vector<std::string>& command, const Path& directory, int output) {
+    // glibc 2.28, on which Kiln's wheel runs too, has no such action: env(1) goes there.
+    if (::posix_spawn_file_actions_addchdir_np(&actions, directory.c_str()) != 0)
+      command.insert(command.begin(), {"env", "--chdir=" + directory.string(), "--"});
     ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
     ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
@@ -85,7 +87,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 Result<pid_t> spawn(std::vector<std::string> command, std::vector<std::string> environment,
                     const Path& directory, int output) {
   SpawnPlan plan;
-  plan.prepare(directory, output);
+  plan.prepare(command, directory, output);
   pid_t child = 0;
   const int error = ::posix_spawnp(&child, command[0].c_str(), &plan.actions, &plan.attributes,
                                    pointers(command).data(), pointers(environment).data());
