@@ -14,10 +14,10 @@
 namespace kiln {
 namespace {
 
-constexpr int kMaxNodes = 256;      // computed in one kernel
-constexpr size_t kMaxBuffers = 32;  // read and written by one kernel
-constexpr int kMaxTrials = 8;       // joins tried for one kernel
-constexpr int kMaxSearched = 4096;  // reads followed for one join: else it is left
+constexpr int kMaxNodes = 256;             // computed in one kernel
+constexpr size_t kMaxBuffers = 32;         // read and written by one kernel
+constexpr int kMaxTrials = 8;              // joins tried for one kernel
+constexpr int kMaxSearched = 4096;         // reads followed for one join: else it is left
 constexpr int64_t kFewElements = 1 << 15;  // their kernel takes no longer than its launch
 // Fruitless offers of a kernel to later ones; an offer that was tried counts as kMaxPassedOver /
 // kMaxTrials of them. So all offers together are linear in the kernels, and no kernel is passed
