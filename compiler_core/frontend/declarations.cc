@@ -41,7 +41,8 @@ Result<const DeclaredTensor*> Declarations::find(std::string_view name) const {
   if (!found->second.strided)
     return fail(Code::kUnsupported,
                 "tensor '" + std::string(name) + "' is sparse; only dense tensors are covered");
-  if (!found->second.refusal.empty()) return fail(Code::kUnsupported, found->second.refusal);
+  if (!found->second.refusal.empty() && !found->second.is_computed)
+    return fail(Code::kUnsupported, found->second.refusal);
   return &found->second;
 }
 
@@ -68,6 +69,9 @@ Result<NodeId> Declarations::as_declared(GraphBuilder& builder, const ExportedNo
   }
   const Shape& shape = builder.shape(value);
   if (builder.dtype(value) == dtype && shape == type.shape) return value;
+  // The number is known (known_integers.h), or not needed.
+  if (builder.dtype(value) == dtype && declared->is_computed && is_constant(shape)) return value;
+  if (!declared->refusal.empty()) return fail(Code::kUnsupported, declared->refusal);
   if (builder.dtype(value) == dtype && equal_but_for_ones(shape, type.shape) &&
       may_be_wrong(node, output)) {
     wrong_.insert(name);

@@ -183,6 +183,8 @@ class ModelParser {
     TRY(const dom::object object, as_object(element));
     DeclaredTensor result;
     TRY(result.dtype.code, integer_in(object, "dtype"));
+    TRY(const dom::array each, array_in(object, "sizes"));
+    result.is_computed = std::any_of(each.begin(), each.end(), is_computed);
     TRY_STATUS(covered(sizes(object, "sizes"), result.shape, result.refusal));
     // Where a tensor in between lies is the compiler's business: torch writes strides such as
     // Min(32, 32*s0) there.
@@ -293,6 +295,23 @@ class ModelParser {
     return tensor_name(form.value);
   }
 
+  Result<Argument> integer_list(dom::element element) const {
+    Result<Argument> all =
+        list<Dim>(element, [this](dom::element each) { return named_integer(each); });
+    if (all || all.error().code != Code::kUnsupported) return all;
+    UncoveredSize uncovered{std::move(all).error().message, {}};
+    for (const dom::element each : dom::array(element)) {
+      const Result<Argument> item = integer_argument(each);
+      if (const auto* size = item ? std::get_if<Dim>(&*item) : nullptr)
+        uncovered.items.emplace_back(*size);
+      else if (const auto* number = item ? std::get_if<NumberName>(&*item) : nullptr)
+        uncovered.items.emplace_back(*number);
+      else
+        return Argument(UncoveredSize{std::move(uncovered.why), {}});
+    }
+    return Argument(std::move(uncovered));
+  }
+
   template <class Item, class Read>
   static Result<Argument> list(dom::element element, Read read) {
     dom::array array;
@@ -308,7 +327,7 @@ class ModelParser {
   // A size that is not covered is an error only where it is used.
   static Result<Argument> or_uncovered(Result<Argument> argument) {
     if (!argument && argument.error().code == Code::kUnsupported)
-      return Argument(UncoveredSize{std::move(argument).error().message});
+      return Argument(UncoveredSize{std::move(argument).error().message, {}});
     return argument;
   }
   // {"as_name": ...} or {"as_float": 0.5}.
@@ -365,9 +384,7 @@ class ModelParser {
     if (kind == "as_int") return wrap(plain_integer(value));
     if (kind == "as_ints") return list<Dim>(value, plain_integer);
     if (kind == "as_sym_int") return or_uncovered(integer_argument(value));
-    if (kind == "as_sym_ints")
-      return or_uncovered(
-          list<Dim>(value, [this](dom::element each) { return named_integer(each); }));
+    if (kind == "as_sym_ints") return integer_list(value);
     if (kind == "as_sym_float") return symbolic_or<double>(value, kind, "as_float");
     if (kind == "as_sym_bool") return symbolic_or<bool>(value, kind, "as_bool");
     if (kind == "as_bools") return list<bool>(value, plain<bool>);

@@ -39,8 +39,9 @@ struct DeclaredTensor {
   Shape shape;
   std::vector<Dim> strides;
   Dim storage_offset;
-  bool strided = true;  // not sparse, not opaque
-  std::string refusal;  // why a size is not covered; empty when they all are
+  bool strided = true;       // not sparse, not opaque
+  bool is_computed = false;  // a size is a number that a node computes
+  std::string refusal;       // why a size is not covered; empty when they all are
   // The same of strides and offset, which matter of inputs only.
   std::string layout_refusal;
 };
@@ -61,6 +62,8 @@ struct OtherArgument {
 // An integer, or a list of them, in an expression that Kiln does not cover.
 struct UncoveredSize {
   std::string why;
+  std::vector<std::variant<Dim, NumberName>>
+      items;  // of a list, if the names are all that is not covered
 };
 struct ExportedGraph;
 // monostate is None. Sizes and integers are Dims, symbolic or not.

@@ -9,6 +9,7 @@
 #include "compiler_core/frontend/complex_values.h"
 #include "compiler_core/frontend/declarations.h"
 #include "compiler_core/frontend/decompositions.h"
+#include "compiler_core/frontend/known_integers.h"
 #include "compiler_core/frontend/numbers.h"
 #include "compiler_core/frontend/refusals.h"
 #include "compiler_core/frontend/regions.h"
@@ -24,7 +25,8 @@ constexpr size_t kMostBodyNodes = 200'000;  // of all bodies, as often as they a
 struct Scope {
   Declarations declarations;
   NamedValues values;
-  bool autocast = false;  // the operands' dtypes are not those that the ops compute in
+  bool autocast = false;           // the operands' dtypes are not those that the ops compute in
+  KnownIntegers* known = nullptr;  // of the program; none of a body's
 };
 
 class ModelLowering {
@@ -72,7 +74,9 @@ class ModelLowering {
   Scope begin() {
     for (const Symbol& symbol : model_.symbols) b_.symbol(symbol.range, symbol.hint);
     is_bound_.assign(model_.symbols.size(), false);
-    return scope_of(model_.tensors);
+    Scope scope = scope_of(model_.tensors);
+    scope.known = &known_;
+    return scope;
   }
 
   // A tensor of a type that Kiln lacks stays undefined: its readers are refused too.
@@ -98,7 +102,7 @@ class ModelLowering {
     const auto again = [this, &tensors](const ExportedNode& node, NodeId self) {
       return replay(tensors, node, self);
     };
-    return {Declarations(tensors), NamedValues(b_, again), false};
+    return {Declarations(tensors), NamedValues(b_, again), false, nullptr};
   }
 
   // A view op again, of another value; names do not matter but for the tensor it looks at.
@@ -190,9 +194,10 @@ class ModelLowering {
     return {};
   }
 
-  Status node(Scope& scope, const ExportedNode& node, size_t index) {
-    const std::string_view name = short_name(node.target);
+  Status node(Scope& scope, const ExportedNode& exported, size_t index) {
+    const std::string_view name = short_name(exported.target);
     if (is_ignored_op(name)) return {};
+    const ExportedNode& node = scope.known != nullptr ? scope.known->resolved(exported) : exported;
     if (computes_sizes_only(node) && !(is_number_op(name) && gives_number(node)))
       return number(scope, node);
     b_.begin_origin(origin_of(node, name));
@@ -212,8 +217,13 @@ class ModelLowering {
     });
     if (to == nullptr || !bound) return {};
     const NodeId value = number_of(b_, scope.values, node);
-    if (value != kInvalidNode) scope.values.define_number(to->name, value);
+    if (value != kInvalidNode) define_number(scope, to->name, value);
     return b_.ok() ? Status{} : Status(fail(*b_.error()));
+  }
+
+  void define_number(Scope& scope, std::string_view name, NodeId value) {
+    scope.values.define_number(name, value);
+    if (scope.known != nullptr) scope.known->define(name, b_, value);
   }
 
   bool is_bound(const Dim& size) const {
@@ -356,7 +366,7 @@ class ModelLowering {
     for (const Argument& output : node.outputs) {
       if (add_tensor_names(output, names)) continue;
       if (const auto* number = std::get_if<NumberName>(&output); number && !results.empty()) {
-        scope.values.define_number(number->name, results[0]);
+        define_number(scope, number->name, results[0]);
         return {};
       }
       if (!std::holds_alternative<std::monostate>(output))
@@ -465,6 +475,7 @@ class ModelLowering {
   const ExportedModel& model_;
   GraphBuilder b_;
   RandomSource random_;
+  KnownIntegers known_;
   // By view op: the numbers that it takes.
   std::unordered_map<const ExportedNode*, std::vector<std::pair<std::string_view, NodeId>>>
       view_numbers_;

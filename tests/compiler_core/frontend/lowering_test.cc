@@ -416,6 +416,67 @@ TEST(Numbers, that_are_taken_out_of_tensors_are_places) {
   }
 }
 
+// n = int(places[4]) and m = 2 * n, arange(n, m), and x of [n, 3]: of an arange's places n is 4, of an input's nobody
+// knows before the call.
+TEST(Numbers, that_no_input_reaches_are_sizes) {
+  for (const bool is_known : {true, false}) {
+    const auto name = [](const std::string& argument_name, const std::string& number) {
+      return argument(argument_name, "as_sym_int", R"({"as_name":")" + number + "\"}");
+    };
+    ModelText model;
+    model.input("x", kFloat, {1, 3}).input("z", kLong, {5});
+    model.integer_value("n", "u0").integer_value("m", "u1");
+    model.node("aten.arange.default", {integer("end", 5)}, "places", kLong, {5})
+        .node("aten.select.int",
+              {tensor("self", is_known ? "places" : "z"), integer("dim", 0), integer("index", 4)},
+              "last", kLong, std::vector<int64_t>{})
+        .raw_node("aten.item.default", {tensor("self", "last")},
+                  R"([{"as_sym_int":{"as_name":"n"}}])")
+        .raw_node("_operator.mul", {name("a", "n"), integer("b", 2)},
+                  R"([{"as_sym_int":{"as_name":"m"}}])")
+        .symbolic_node("aten.arange.start", {name("start", "n"), name("end", "m")}, "range", kLong,
+                       {"u2"})
+        .symbolic_node("aten.expand.default",
+                       {kX, argument("size", "as_sym_ints", R"([{"as_name":"n"},{"as_int":3}])")},
+                       "wide", kFloat, {"u0", "3"})
+        .output("range")
+        .output("wide");
+    const auto program = lower(model.json());
+    ASSERT_EQ(program.has_value(), is_known);
+    if (!is_known) {
+      EXPECT_EQ(program.error().code, Code::kUnsupported);
+      EXPECT_NE(program.error().message.find("while it runs"), std::string::npos);
+      continue;
+    }
+    const Tensor x = make_tensor(DType::kF32, {1, 3}, Doubles{1, 2, 3});
+    const Tensor z = make_tensor(DType::kI64, {5}, Doubles{0, 0, 0, 0, 0});
+    const Tensor* const inputs[] = {&x, &z};
+    const auto outputs = interpret(program->graph, inputs);
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    EXPECT_EQ(values_of((*outputs)[0]), (Doubles{4, 5, 6, 7}));
+    EXPECT_EQ(values_of((*outputs)[1]), (Doubles{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}));
+  }
+}
+
+// An archive may ask for as much arithmetic as it likes: what costs too much stays unknown.
+TEST(Numbers, of_very_many_elements_are_not_looked_for) {
+  ModelText model;
+  model.input("x", kFloat, {1}).integer_value("n", "u0");
+  model
+      .node("aten.arange.default", {integer("end", int64_t{1} << 40)}, "places", kLong,
+            {int64_t{1} << 40})
+      .node("aten.select.int", {tensor("self", "places"), integer("dim", 0), integer("index", 4)},
+            "last", kLong, std::vector<int64_t>{})
+      .raw_node("aten.item.default", {tensor("self", "last")},
+                R"([{"as_sym_int":{"as_name":"n"}}])")
+      .symbolic_node("aten.arange.default", {argument("end", "as_sym_int", R"({"as_name":"n"})")},
+                     "range", kLong, {"u0"})
+      .output("range");
+  const auto program = lower(model.json());
+  ASSERT_FALSE(program.has_value());
+  EXPECT_EQ(program.error().code, Code::kUnsupported) << program.error().message;
+}
+
 // torch._check(n == 2): torch.export writes 2 wherever the program says n.
 TEST(Numbers, that_can_only_be_one_stand_in_the_nodes) {
   ModelText model;

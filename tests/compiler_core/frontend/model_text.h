@@ -124,7 +124,7 @@ class ModelText {
       int64_t stride = 1;
       for (size_t i = sizes.size(); i-- > 0;) {
         strides.insert(strides.begin(), std::to_string(stride));
-        if (sizes[i][0] != 's' && __builtin_mul_overflow(stride, std::stoll(sizes[i]), &stride))
+        if (sizes[i][0] <= '9' && __builtin_mul_overflow(stride, std::stoll(sizes[i]), &stride))
           stride = 1;
       }
     }
