@@ -41,9 +41,18 @@ Result<const DeclaredTensor*> Declarations::find(std::string_view name) const {
   if (!found->second.strided)
     return fail(Code::kUnsupported,
                 "tensor '" + std::string(name) + "' is sparse; only dense tensors are covered");
-  if (!found->second.refusal.empty() && !found->second.is_computed)
-    return fail(Code::kUnsupported, found->second.refusal);
+  if (!found->second.refusal.empty()) return fail(Code::kUnsupported, found->second.refusal);
   return &found->second;
+}
+
+// Whether `name` is declared with sizes that nodes compute, and `value` has what they are
+// (known_integers.h).
+bool Declarations::is_of_known_sizes(const GraphBuilder& builder, std::string_view name,
+                                     NodeId value) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end() || !found->second.is_computed || !found->second.strided) return false;
+  const Result<DType> dtype = component_type(found->second.dtype);
+  return dtype && builder.dtype(value) == *dtype && is_constant(builder.shape(value));
 }
 
 // Torch's own metadata is wrong of the last states of aten.lstm.input: the function that infers
@@ -59,6 +68,7 @@ bool Declarations::may_be_wrong(const ExportedNode& node, size_t output) const {
 
 Result<NodeId> Declarations::as_declared(GraphBuilder& builder, const ExportedNode& node,
                                          size_t output, std::string_view name, NodeId value) {
+  if (is_of_known_sizes(builder, name, value)) return value;
   TRY(const DeclaredTensor* declared, find(name));
   TRY(const CoreType type, core_type(*declared));
   const DType dtype = type.dtype;
@@ -69,9 +79,6 @@ Result<NodeId> Declarations::as_declared(GraphBuilder& builder, const ExportedNo
   }
   const Shape& shape = builder.shape(value);
   if (builder.dtype(value) == dtype && shape == type.shape) return value;
-  // The number is known (known_integers.h), or not needed.
-  if (builder.dtype(value) == dtype && declared->is_computed && is_constant(shape)) return value;
-  if (!declared->refusal.empty()) return fail(Code::kUnsupported, declared->refusal);
   if (builder.dtype(value) == dtype && equal_but_for_ones(shape, type.shape) &&
       may_be_wrong(node, output)) {
     wrong_.insert(name);

@@ -34,6 +34,7 @@ class Declarations {
                              std::string_view name, NodeId value);
 
  private:
+  bool is_of_known_sizes(const GraphBuilder& builder, std::string_view name, NodeId value) const;
   bool may_be_wrong(const ExportedNode& node, size_t output) const;
 
   const DeclaredTensors& tensors_;

@@ -112,7 +112,8 @@ class ModelText {
   ModelText& raw_node(const std::string& op, const std::vector<std::string>& arguments,
                       const std::string& outputs) {
     expect_torch_names(op, arguments);
-    nodes_.push_back(R"({"target":"torch.ops.)" + op + R"(","inputs":[)" + join(arguments) +
+    const std::string root = op.starts_with("_operator.") ? "" : "torch.ops.";  // Python's own
+    nodes_.push_back(R"({"target":")" + root + op + R"(","inputs":[)" + join(arguments) +
                      R"(],"outputs":)" + outputs + R"(,"metadata":{"stack_trace":)" + trace_ +
                      "}}");
     return *this;
