@@ -48,7 +48,7 @@ struct SpawnPlan {
   }
 
   void prepare(std::vector<std::string>& command, const Path& directory, int output) {
-    // glibc 2.28, on which Kiln's wheel runs too, has no such action: env(1) goes there.
+    // glibc 2.28, which the wheel supports, lacks this action: env(1) changes the folder instead.
     if (::posix_spawn_file_actions_addchdir_np(&actions, directory.c_str()) != 0)
       command.insert(command.begin(), {"env", "--chdir=" + directory.string(), "--"});
     ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);

@@ -45,12 +45,12 @@ Result<const DeclaredTensor*> Declarations::find(std::string_view name) const {
   return &found->second;
 }
 
-// Whether `name` is declared with sizes that nodes compute, and `value` has what they are
-// (known_integers.h).
+// Whether nodes compute the declared sizes of `name`, and `value` knows them (known_integers.h).
 bool Declarations::is_of_known_sizes(const GraphBuilder& builder, std::string_view name,
                                      NodeId value) const {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end() || !found->second.is_computed || !found->second.strided) return false;
+  if (found == tensors_.end() || !found->second.has_computed_size || !found->second.strided)
+    return false;
   const Result<DType> dtype = component_type(found->second.dtype);
   return dtype && builder.dtype(value) == *dtype && is_constant(builder.shape(value));
 }

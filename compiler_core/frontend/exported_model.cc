@@ -183,8 +183,8 @@ class ModelParser {
     TRY(const dom::object object, as_object(element));
     DeclaredTensor result;
     TRY(result.dtype.code, integer_in(object, "dtype"));
-    TRY(const dom::array each, array_in(object, "sizes"));
-    result.is_computed = std::any_of(each.begin(), each.end(), is_computed);
+    TRY(const dom::array declared, array_in(object, "sizes"));
+    result.has_computed_size = std::any_of(declared.begin(), declared.end(), is_computed);
     TRY_STATUS(covered(sizes(object, "sizes"), result.shape, result.refusal));
     // Where a tensor in between lies is the compiler's business: torch writes strides such as
     // Min(32, 32*s0) there.
@@ -295,6 +295,7 @@ class ModelParser {
     return tensor_name(form.value);
   }
 
+  // A list in which a node's number stands keeps its items: that number may be known later on.
   Result<Argument> integer_list(dom::element element) const {
     Result<Argument> all =
         list<Dim>(element, [this](dom::element each) { return named_integer(each); });

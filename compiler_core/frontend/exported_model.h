@@ -39,9 +39,9 @@ struct DeclaredTensor {
   Shape shape;
   std::vector<Dim> strides;
   Dim storage_offset;
-  bool strided = true;       // not sparse, not opaque
-  bool is_computed = false;  // a size is a number that a node computes
-  std::string refusal;       // why a size is not covered; empty when they all are
+  bool strided = true;             // not sparse, not opaque
+  bool has_computed_size = false;  // a node computes one of its sizes
+  std::string refusal;             // why a size is not covered; empty when they all are
   // The same of strides and offset, which matter of inputs only.
   std::string layout_refusal;
 };
@@ -62,8 +62,8 @@ struct OtherArgument {
 // An integer, or a list of them, in an expression that Kiln does not cover.
 struct UncoveredSize {
   std::string why;
-  std::vector<std::variant<Dim, NumberName>>
-      items;  // of a list, if the names are all that is not covered
+  // The items of a list in which only numbers that nodes compute are not covered; else empty.
+  std::vector<std::variant<Dim, NumberName>> items;
 };
 struct ExportedGraph;
 // monostate is None. Sizes and integers are Dims, symbolic or not.

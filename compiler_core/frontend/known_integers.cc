@@ -18,8 +18,8 @@ void KnownIntegers::define(std::string_view name, const GraphBuilder& b, NodeId 
 }
 
 std::optional<int64_t> KnownIntegers::evaluate(const GraphBuilder& b, NodeId value) {
-  std::map<NodeId, NodeId>
-      copies;  // of what the value is made of: operands come before their readers
+  // Ascending, so that operands come before their readers.
+  std::map<NodeId, NodeId> copies;
   std::vector<NodeId> met = {value};
   while (!met.empty()) {
     const NodeId id = met.back();
@@ -48,34 +48,33 @@ std::optional<int64_t> KnownIntegers::evaluate(const GraphBuilder& b, NodeId val
 }
 
 const ExportedNode& KnownIntegers::resolved(const ExportedNode& node) {
-  if (known_.empty()) return node;
-  ExportedNode changed = node;
-  bool any = false;
-  for (NamedArgument& input : changed.inputs) any = resolve(input.value) || any;
-  return any ? resolved_.emplace_back(std::move(changed)) : node;
+  ExportedNode* changed = nullptr;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    std::optional<Argument> constant = constant_of(node.inputs[i].value);
+    if (!constant) continue;
+    if (changed == nullptr) changed = &resolved_.emplace_back(node);
+    changed->inputs[i].value = *std::move(constant);
+  }
+  return changed != nullptr ? *changed : node;
 }
 
-bool KnownIntegers::resolve(Argument& argument) const {
-  const auto known = [this](const NumberName& number) {
-    const auto found = known_.find(number.name);
-    return found == known_.end() ? std::nullopt : std::optional(found->second);
-  };
-  if (const auto* number = std::get_if<NumberName>(&argument)) {
-    const auto value = known(*number);
-    if (value) argument = Dim(*value);
-    return value.has_value();
-  }
+std::optional<Dim> KnownIntegers::find(const NumberName& number) const {
+  const auto found = known_.find(number.name);
+  return found == known_.end() ? std::nullopt : std::optional<Dim>(found->second);
+}
+
+std::optional<Argument> KnownIntegers::constant_of(const Argument& argument) const {
+  if (const auto* number = std::get_if<NumberName>(&argument)) return find(*number);
   const auto* list = std::get_if<UncoveredSize>(&argument);
-  if (list == nullptr || list->items.empty()) return false;
+  if (list == nullptr || list->items.empty()) return std::nullopt;
   std::vector<Dim> sizes;
   for (const auto& item : list->items) {
     const auto* number = std::get_if<NumberName>(&item);
-    const auto value = number == nullptr ? std::nullopt : known(*number);
-    if (number != nullptr && !value) return false;
-    sizes.push_back(value ? Dim(*value) : std::get<Dim>(item));
+    const std::optional<Dim> size = number != nullptr ? find(*number) : std::get<Dim>(item);
+    if (!size) return std::nullopt;
+    sizes.push_back(*size);
   }
-  argument = std::move(sizes);
-  return true;
+  return Argument(std::move(sizes));
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
-// Integers that a program takes out of tensors which no input reaches: int(positions[-1]) of an arange.
-// torch.export gives them names, as it does to what a call computes; here they are the constants that
-// they are, so that sizes may be made of them. One owner, one thread.
+// KnownIntegers: the values of integers that a program takes out of tensors that no input reaches,
+// such as int(positions[-1]) of an arange. torch.export names them like integers that depend on
+// inputs, which cannot be sizes. One owner, one thread.
 #pragma once
 
 #include <deque>
@@ -15,19 +15,23 @@ namespace kiln {
 
 class KnownIntegers {
  public:
-  // What the scalar `value` of `b` is, if that can be found out at little cost, is what `name` is.
+  // Evaluates the scalar `value` of `b`, which has the name `name` in the model. The integer stays
+  // unknown where an input reaches it, and where that costs too many nodes or elements.
   void define(std::string_view name, const GraphBuilder& b, NodeId value);
 
-  // `node` with constants for the names that are known; itself where it has none. Lives as long as this.
+  // A copy of `node` with constants in place of known integers, which lives as long as this; `node`
+  // itself where it has none.
   const ExportedNode& resolved(const ExportedNode& node);
 
  private:
   std::optional<int64_t> evaluate(const GraphBuilder& b, NodeId value);
-  bool resolve(Argument& argument) const;
+  std::optional<Dim> find(const NumberName& number) const;
+  // The argument with constants for all its numbers; nothing where it has none, or one is unknown.
+  std::optional<Argument> constant_of(const Argument& argument) const;
 
   std::unordered_map<std::string_view, int64_t> known_;
   std::deque<ExportedNode> resolved_;         // whose addresses stay
-  int64_t elements_left_ = int64_t{1} << 22;  // that all evaluations together may compute
+  int64_t elements_left_ = int64_t{1} << 22;  // all evaluations together compute no more
 };
 
 }  // namespace kiln

@@ -230,7 +230,8 @@ def run_models(options, scratch):
 
     def prepare(name):
         command = [*own, name, *(["--max-autotune"] if options.max_autotune else [])]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                start_new_session=True)
 
     def measured(name, tune):
         if left() < 0:

@@ -57,8 +57,8 @@ TEST_F(Bundle, IsSmallAndHasWhatAGpuNodeNeeds) {
   }
 }
 
-// What is measured beside PyTorch runs by the package that is inside, as ops/gpu-check sets it up. Prints every library
-// that the package adds to the interpreter's own.
+// The benchmarks beside PyTorch run by the package inside, as ops/gpu-check sets it up. The script
+// prints the libraries that the package adds to the interpreter's own and to those of ctypes.
 TEST_F(Bundle, HasThePythonPackageWithItsLibraries) {
   if (!fs::exists("/usr/bin/python3")) GTEST_SKIP() << "this machine has no Python";
   const fs::path kiln = root() / "kiln";

@@ -47,10 +47,10 @@ def place_of(value: Any) -> float:
     return torch.finfo(value.dtype).eps
 
 
-def judged(have: float, torch_has: float, wide: str) -> str:
+def judged(have: float, torch_has: float) -> str:
     if have <= max(1.2 * torch_has, 1e-6):
         return "right"
-    return "close" if have <= (1e-2 if wide == "own" else max(10 * torch_has, 1e-5)) else "wrong"
+    return "close" if have <= max(10 * torch_has, 1e-5) else "wrong"
 
 
 def kernels_of(manifest: str) -> int:
@@ -175,7 +175,7 @@ def compared(have: list[list[Any]], want: list[list[Any]], exact: list[list[Any]
     own = max(difference(a, b, least) for a, b in zip(want, exact, strict=True))
     counts = max(beyond_a_place(a, b, least) for a, b in zip(have, exact, strict=True))
     why = "" if error <= 1e-2 else "results differ"
-    return {"verdict": judged(counts, own, wide), "why": why, "error": error, "torch_error": own, "reference": wide}
+    return {"verdict": judged(counts, own), "why": why, "error": error, "torch_error": own, "reference": wide}
 
 
 def beyond_a_place(have: list[Any], exact: list[Any], least: float) -> float:

@@ -85,8 +85,9 @@ TEST(Fuse, ReadersOfOneValueShareAsManyKernelsAsTheirBuffersNeed) {
   EXPECT_LE(plan.launches.size(), kReaders / (kMostBuffers - 3) + 1);
 }
 
-// RWKV's attention, written out: each step reads slices of what is [batch, steps, width], its states of [batch, width]
-// lie flat, and each result is put into a tensor of all steps. Where they have few elements, fewer launches are worth more than fewer divisions.
+// RWKV's attention, written out. Each step reads slices of [batch, steps, width], has states of
+// [batch, width], and puts its result into a tensor of all steps. Few elements cost less in
+// divisions than in launches.
 TEST(Fuse, StepsOfARecurrenceOverFewElementsShareKernels) {
   constexpr int64_t kSteps = 16;
   std::vector<size_t> launches;
