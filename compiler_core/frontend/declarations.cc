@@ -45,7 +45,7 @@ Result<const DeclaredTensor*> Declarations::find(std::string_view name) const {
   return &found->second;
 }
 
-// Whether nodes compute the declared sizes of `name`, and `value` knows them (known_integers.h).
+// Whether nodes compute the declared sizes of `name`, and `value` knows them (known_numbers.h).
 bool Declarations::is_of_known_sizes(const GraphBuilder& builder, std::string_view name,
                                      NodeId value) const {
   const auto found = tensors_.find(name);

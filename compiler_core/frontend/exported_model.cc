@@ -254,11 +254,13 @@ class ModelParser {
     return {};
   }
 
-  // Whether it has a symbol that no size of an input is: PyTorch calls these u0, u1, ...
+  // Whether it has a symbol that no size of an input is: PyTorch calls these u0, u1, ..., and zuf0,
+  // zuf1, ... those of real numbers.
   static bool is_computed(dom::element size) {
     string_view text;
     return size["as_expr"]["expr_str"].get(text) == simdjson::SUCCESS &&
-           text.find("Symbol('u") != string_view::npos;
+           (text.find("Symbol('u") != string_view::npos ||
+            text.find("Symbol('zuf") != string_view::npos);
   }
   Result<Argument> integer_argument(dom::element element) const {
     string_view name;

@@ -9,7 +9,7 @@
 #include "compiler_core/frontend/complex_values.h"
 #include "compiler_core/frontend/declarations.h"
 #include "compiler_core/frontend/decompositions.h"
-#include "compiler_core/frontend/known_integers.h"
+#include "compiler_core/frontend/known_numbers.h"
 #include "compiler_core/frontend/numbers.h"
 #include "compiler_core/frontend/refusals.h"
 #include "compiler_core/frontend/regions.h"
@@ -26,7 +26,7 @@ struct Scope {
   Declarations declarations;
   NamedValues values;
   bool autocast = false;           // the operands' dtypes are not those that the ops compute in
-  KnownIntegers* known = nullptr;  // of the program; none of a body's
+  KnownNumbers* known = nullptr;  // of the program; none of a body's
 };
 
 class ModelLowering {
@@ -475,7 +475,7 @@ class ModelLowering {
   const ExportedModel& model_;
   GraphBuilder b_;
   RandomSource random_;
-  KnownIntegers known_;
+  KnownNumbers known_;
   // By view op: the numbers that it takes.
   std::unordered_map<const ExportedNode*, std::vector<std::pair<std::string_view, NodeId>>>
       view_numbers_;

@@ -34,9 +34,24 @@ NodeId operand_of(GraphBuilder& b, const NamedValues& values, const Argument& ar
   return b.cast(found, is_float(b.dtype(found)) ? DType::kF64 : DType::kI64);
 }
 
+// Of a tensor whose sizes only the graph knows, where nodes compute them.
+NodeId size_of(GraphBuilder& b, NamedValues& values, const ExportedNode& node) {
+  const auto* name =
+      node.inputs.size() == 2 ? std::get_if<TensorName>(&node.inputs[0].value) : nullptr;
+  const auto* axis = name != nullptr ? std::get_if<Dim>(&node.inputs[1].value) : nullptr;
+  const NodeId tensor = axis != nullptr ? values.find(name->name) : kInvalidNode;
+  if (tensor == kInvalidNode || !axis->is_constant()) return kInvalidNode;
+  const Shape& shape = b.shape(tensor);
+  const auto rank = static_cast<int64_t>(shape.size());
+  const int64_t index = axis->constant() < 0 ? axis->constant() + rank : axis->constant();
+  if (index < 0 || index >= rank) return kInvalidNode;
+  return size_value(b, shape[static_cast<size_t>(index)], DType::kI64);
+}
+
 }  // namespace
 
-NodeId number_of(GraphBuilder& b, const NamedValues& values, const ExportedNode& node) {
+NodeId number_of(GraphBuilder& b, NamedValues& values, const ExportedNode& node) {
+  if (node.target == "torch.ops.aten.sym_size.int") return size_of(b, values, node);
   const auto known = std::ranges::find(kOps, node.target, &NumberOp::name);
   if (known == kOps.end() || node.inputs.size() != known->operands) return kInvalidNode;
   std::vector<NodeId> operands;

@@ -57,16 +57,22 @@ def test_sizes_of_numbers_that_no_input_reaches() -> None:
     class Positions(torch.nn.Module):
         """As of transformers' funnel: torch.export gives the range's bounds names, as if a call computed them."""
 
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__()
+            self.dtype = dtype
+
         def forward(self, x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-            places = torch.arange(0, x.shape[1])
+            places = torch.arange(0, x.shape[1]).to(self.dtype)
             half = places[::2]
             reach = half[0] - places[0] + 2 * len(half)
-            relative = torch.arange(reach, half[0] - places[-1] - 1, -1)[:, None] + x.shape[1]
+            relative = torch.arange(reach, half[0] - places[-1] - 1, -1, dtype=torch.long)[:, None] + x.shape[1]
             return x.sum() * table.gather(0, relative.expand(relative.size(0), table.shape[1]))
 
     x, table = torch.randn(2, 16, 4), torch.randn(64, 8)
-    fast = kiln.compile(torch.export.export(Positions(), (x, table), strict=False))
-    torch.testing.assert_close(fast(x, table), Positions()(x, table))
+    for dtype in (torch.long, torch.float32):
+        model = Positions(dtype)
+        fast = kiln.compile(torch.export.export(model, (x, table), strict=False))
+        torch.testing.assert_close(fast(x, table), model(x, table))
 
 
 def test_inputs_that_do_not_fit_are_refused_by_name() -> None:

@@ -1,5 +1,5 @@
 // Numbers that a program takes out of tensors: operands and places, and sizes where no input reaches
-// them (known_integers.h).
+// them (known_numbers.h).
 #include "compiler_core/frontend/numbers.h"
 
 #include "tests/compiler_core/frontend/one_node.h"
@@ -124,6 +124,30 @@ TEST(Numbers, that_no_input_reaches_are_sizes) {
   const Graph& graph = program->graph;
   EXPECT_EQ(graph.node(graph.outputs()[0]).shape, (Shape{4}));
   EXPECT_EQ(graph.node(graph.outputs()[1]).shape, (Shape{4, 3}));
+}
+
+// n is 2.5, of f32 positions: arange(n, 5), and x * n.
+TEST(Numbers, that_no_input_reaches_may_be_real) {
+  const std::string number = R"({"as_name":"n"})";
+  ModelText model;
+  model.input("x", kFloat, {1})
+      .node("aten.full.default", {integers("size", {1}), real("fill_value", "2.5")}, "places",
+            kFloat, {1})
+      .raw_node("aten.item.default", {tensor("self", "places")},
+                R"([{"as_sym_float":{"as_name":"n"}}])")
+      .node("aten.arange.start", {argument("start", "as_sym_float", number), integer("end", 5)},
+            "range", kFloat, {3})
+      .node("aten.mul.Tensor", {kX, argument("other", "as_sym_float", number)}, "y", kFloat, {1})
+      .output("range")
+      .output("y");
+  const auto program = lower(model.json());
+  ASSERT_TRUE(program) << program.error().message;
+  const Tensor x = make_tensor(DType::kF32, {1}, Doubles{2});
+  const Tensor* const inputs[] = {&x};
+  const auto outputs = interpret(program->graph, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_EQ(values_of((*outputs)[0]), (Doubles{2.5, 3.5, 4.5}));
+  EXPECT_EQ(values_of((*outputs)[1]), (Doubles{5}));
 }
 
 TEST(Numbers, of_an_input_are_not_known) {

@@ -1,4 +1,4 @@
-#include "compiler_core/frontend/known_integers.h"
+#include "compiler_core/frontend/known_numbers.h"
 
 #include <algorithm>
 #include <map>
@@ -8,16 +8,16 @@
 namespace kiln {
 namespace {
 
-constexpr size_t kMostNodes = 256;  // on the way to one integer
+constexpr size_t kMostNodes = 256;  // on the way to one number
 
 }  // namespace
 
-void KnownIntegers::define(std::string_view name, const GraphBuilder& b, NodeId value) {
-  if (!b.ok() || value == kInvalidNode || is_float(b.dtype(value))) return;
+void KnownNumbers::define(std::string_view name, const GraphBuilder& b, NodeId value) {
+  if (!b.ok() || value == kInvalidNode) return;
   if (const auto found = evaluate(b, value)) known_.insert_or_assign(name, *found);
 }
 
-std::optional<int64_t> KnownIntegers::evaluate(const GraphBuilder& b, NodeId value) {
+std::optional<KnownNumbers::Number> KnownNumbers::evaluate(const GraphBuilder& b, NodeId value) {
   // Ascending, so that operands come before their readers.
   std::map<NodeId, NodeId> copies;
   std::vector<NodeId> met = {value};
@@ -39,15 +39,18 @@ std::optional<int64_t> KnownIntegers::evaluate(const GraphBuilder& b, NodeId val
     for (NodeId& operand : node.operands) operand = copies.at(operand);
     copy = alone.add(std::move(node));
   }
-  const NodeId result = alone.cast(alone.reshape(copies.at(value), {}), DType::kI64);
+  const bool is_real = is_float(b.dtype(value));
+  const NodeId result =
+      alone.cast(alone.reshape(copies.at(value), {}), is_real ? DType::kF64 : DType::kI64);
   const Result<Graph> graph = alone.finish({result});
   if (!graph) return std::nullopt;
   const auto outputs = interpret(*graph, {});
   if (!outputs) return std::nullopt;
+  if (is_real) return (*outputs)[0].as<double>()[0];
   return (*outputs)[0].as<int64_t>()[0];
 }
 
-const ExportedNode& KnownIntegers::resolved(const ExportedNode& node) {
+const ExportedNode& KnownNumbers::resolved(const ExportedNode& node) {
   ExportedNode* changed = nullptr;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     std::optional<Argument> constant = constant_of(node.inputs[i].value);
@@ -58,21 +61,29 @@ const ExportedNode& KnownIntegers::resolved(const ExportedNode& node) {
   return changed != nullptr ? *changed : node;
 }
 
-std::optional<Dim> KnownIntegers::find(const NumberName& number) const {
+const KnownNumbers::Number* KnownNumbers::find(const NumberName& number) const {
   const auto found = known_.find(number.name);
-  return found == known_.end() ? std::nullopt : std::optional<Dim>(found->second);
+  return found == known_.end() ? nullptr : &found->second;
 }
 
-std::optional<Argument> KnownIntegers::constant_of(const Argument& argument) const {
-  if (const auto* number = std::get_if<NumberName>(&argument)) return find(*number);
+std::optional<Argument> KnownNumbers::constant_of(const Argument& argument) const {
+  if (const auto* name = std::get_if<NumberName>(&argument)) {
+    const Number* number = find(*name);
+    if (number == nullptr) return std::nullopt;
+    if (const auto* real = std::get_if<double>(number)) return Argument(*real);
+    return Argument(Dim(std::get<int64_t>(*number)));
+  }
   const auto* list = std::get_if<UncoveredSize>(&argument);
   if (list == nullptr || list->items.empty()) return std::nullopt;
   std::vector<Dim> sizes;
   for (const auto& item : list->items) {
-    const auto* number = std::get_if<NumberName>(&item);
-    const std::optional<Dim> size = number != nullptr ? find(*number) : std::get<Dim>(item);
-    if (!size) return std::nullopt;
-    sizes.push_back(*size);
+    if (const auto* size = std::get_if<Dim>(&item)) {
+      sizes.push_back(*size);
+      continue;
+    }
+    const Number* number = find(std::get<NumberName>(item));
+    if (number == nullptr || !std::holds_alternative<int64_t>(*number)) return std::nullopt;
+    sizes.emplace_back(std::get<int64_t>(*number));
   }
   return Argument(std::move(sizes));
 }
