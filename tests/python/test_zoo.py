@@ -91,6 +91,22 @@ def test_products_of_groups_have_an_f64_reference() -> None:
     assert torch.equal(columns, torch.ones(4, 16) @ wide)
 
 
+def test_products_of_8_bit_floats_are_rounded_once_in_a_reference() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            one = torch.ones(1, y.shape[1])
+            return torch._scaled_mm(x, y, rows, one, out_dtype=torch.float32)
+
+    x, y = torch.randn(32, 64).to(torch.float8_e4m3fn), torch.randn(48, 64).to(torch.float8_e4m3fn).t()
+    rows = torch.rand(32, 1)
+    exact = ((x.double() * rows.double()) @ y.double()).float()
+    coarse = [exact * (1 + 2.0 ** -12)]  # as a card that keeps few bits
+    made, kind = reference.reference(Scaled(), [((x, y, rows), {})], outputs, [coarse], 0.0)
+    assert kind == "own" and torch.equal(made[0][0], exact)
+    blocks: reference.Call = ((x, y, torch.rand(32, 2)), {})
+    assert reference.reference(Scaled(), [blocks], outputs, [coarse], 0.0)[0][0] is coarse
+
+
 def test_what_a_model_keeps_beside_its_buffers_is_wide_too() -> None:
     class Kept:
         def __init__(self) -> None:

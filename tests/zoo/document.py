@@ -112,10 +112,10 @@ def document(runs: list[Run], listed: list[str]) -> str:
         *(f"{i}. {run.text}. {summary(run)}." for i, run in enumerate(runs, 1)), "",
         "*error* is the largest difference from the model in f64 over the largest value of the output, *PyTorch's*",
         "that of PyTorch. *own*: PyTorch has no wider run of the model, so that the difference is from PyTorch's",
-        "result. *right*: at most 1.2 times PyTorch's, or below 1e-6, or a place of the output's dtype where the",
-        "reference has no more places. *close*: at most ten times PyTorch's. *cold*: seconds to compile every",
-        "kernel of the program, nothing of it cached, on cores that other work shared. The last column has the reason",
-        "of what is not right.",
+        "result, in which products of 8-bit floats are in f64. *right*: at most 1.2 times PyTorch's, or below 1e-6, or",
+        "a place of the output's dtype where the reference has no more places. *close*: at most ten times PyTorch's.",
+        "*cold*: seconds to compile all kernels of the program, nothing of it cached, on cores that other work shared.",
+        "The last column has the reason of what is not right.",
     ]
     if any(has_times(run) for run in runs):
         lines += [

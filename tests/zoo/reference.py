@@ -64,6 +64,33 @@ def grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = Non
     return torch.cat([rows, rows.new_zeros(a.shape[0] - rows.shape[0], rows.shape[1])])
 
 
+def scaled_mm(a: torch.Tensor, b: torch.Tensor, scales: tuple[torch.Tensor, torch.Tensor],
+              bias: torch.Tensor | None, out_dtype: torch.dtype | None) -> torch.Tensor:
+    """``_scaled_mm`` in f64, rounded once: cards sum 8-bit floats with fewer bits than f32 has."""
+    for scale, shape in zip(scales, ((a.shape[0], 1), (1, b.shape[1])), strict=True):
+        if scale.dtype != torch.float32 or (scale.numel() > 1 and scale.shape != shape):
+            raise NotImplementedError("scales of blocks")
+    whole = (a.double() * scales[0].double()) @ (b.double() * scales[1].double())
+    return (whole if bias is None else whole + bias.double()).to(out_dtype or a.dtype)
+
+
+class WideProducts(TorchDispatchMode):
+    """A model as it is, but for its products of 8-bit floats."""
+
+    has_products = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._scaled_mm.default:
+            self.has_products = True
+            given = dict(zip(("a", "b", "scale_a", "scale_b", "bias", "scale_result", "out_dtype"), args, strict=False))
+            given.update(kwargs or {})
+            if given.get("scale_result") is not None:
+                raise NotImplementedError("a scale of the result")
+            return scaled_mm(given["a"], given["b"], (given["scale_a"], given["scale_b"]), given.get("bias"),
+                             given.get("out_dtype"))
+        return func(*args, **(kwargs or {}))
+
+
 class Wide(TorchDispatchMode):
     """Where a model asks for f32 it gets f64."""
 
@@ -135,7 +162,7 @@ def difference(have: list[Any], want: list[Any], least: float = 0.0) -> float:
 def reference(plain: torch.nn.Module, calls: list[Call], run: Callable[[torch.nn.Module, Call], list[Any]],
               want: list[list[Any]], least: float) -> tuple[list[list[Any]], str]:
     """The outputs of every call in f64, and "f64"; where PyTorch has no such thing, in f32 for a model of a lower
-    precision, and "f32"; else PyTorch's own, and "own"."""
+    precision, and "f32"; else PyTorch's own, its products of 8-bit floats in f64, and "own"."""
     low = any(each.dtype in LOW for each in plain.parameters())
     attempts: list[tuple[str, torch.dtype, Any, Any]] = [
         ("f64", torch.float64, torch.nn.Module.double, all_wide),  # models themselves ask for f32 here and there
@@ -154,4 +181,7 @@ def reference(plain: torch.nn.Module, calls: list[Call], run: Callable[[torch.nn
         # A model that is quantised, or that takes its dtype from a number, is another one in f64.
         if all(difference(a, b, least) < (5e-2 if low else 1e-2) for a, b in zip(want, made, strict=True)):
             return made, name
+    with contextlib.suppress(NotImplementedError), WideProducts() as products:
+        made = [run(copy.deepcopy(plain), copied(call)) for call in calls]
+        return (made if products.has_products else want), "own"
     return want, "own"
