@@ -17,10 +17,10 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kVersion = 2;
-constexpr size_t kMaxQueuedBytes = size_t{512} << 20;
+constexpr int64_t kTasksVersion = 2;
+constexpr size_t kMaxTaskBytes = size_t{512} << 20;
 
-constexpr char kSchema[] = R"sql(
+constexpr char kVersion1[] = R"sql(
 BEGIN IMMEDIATE;
 CREATE TABLE flights (
   turn INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, graph BLOB NOT NULL,
@@ -45,7 +45,7 @@ constexpr char kAll[] =
 constexpr char kOne[] =
     "SELECT graph, backend, isa, device_model, units, toolkit, mode, failure_code, failure,"
     " text_digest, seal, audience, owner, lost, graph_text FROM flights WHERE id = ?";
-constexpr int kColumns = 14;  // of either, before its last
+constexpr int kTaskColumns = 14;  // of either, before its last
 
 Digest id_of(const PendingTask& task) {
   Hasher hasher("kiln.flight.id.v1");
@@ -112,7 +112,7 @@ Result<Rows> read_all(Database& db) {
     if (Result<Row> row = read_row(query))
       rows.tasks.push_back(std::move(row->task));
     else
-      rows.damaged.push_back(query.integer(kColumns));
+      rows.damaged.push_back(query.integer(kTaskColumns));
   }
 }
 
@@ -150,7 +150,7 @@ Result<bool> has(Database& db, const PendingTask& task) {
   return Query(db, "SELECT 1 FROM flights WHERE id = ?").bind(id_of(task)).next();
 }
 
-Result<Database> open_database(const Path& file) {
+Result<Database> open_tasks(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
   // FULL: what is answered as queued survives the loss of power.
   TRY_STATUS(db.run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
@@ -161,12 +161,12 @@ Result<Database> open_database(const Path& file) {
     TRY([[maybe_unused]] const bool row, query.next());
     version = query.integer(0);
   }
-  if (version == 0) TRY_STATUS(db.run(kSchema));
-  if (version < kVersion) TRY_STATUS(db.run(kVersion2));
-  if (version > kVersion)
+  if (version == 0) TRY_STATUS(db.run(kVersion1));
+  if (version < kTasksVersion) TRY_STATUS(db.run(kVersion2));
+  if (version > kTasksVersion)
     return fail(Code::kUnsupported,
                 fmt::format("it has version {}, this build knows {}: a newer Kiln wrote it",
-                            version, kVersion));
+                            version, kTasksVersion));
   return db;
 }
 
@@ -174,12 +174,12 @@ Result<Database> open_database(const Path& file) {
 
 Result<std::unique_ptr<PendingTaskStore>> PendingTaskStore::open(const Path& file) {
   std::string warning;
-  Result<Database> db = open_database(file);
+  Result<Database> db = open_tasks(file);
   if (!db && db.error().code == Code::kCorruption) {
     TRY(const Path aside, set_database_aside(file));
     warning = fmt::format("{} is damaged ({}); it was moved to {}: programs queued there are lost",
                           file.string(), db.error().message, aside.string());
-    db = open_database(file);
+    db = open_tasks(file);
   }
   if (!db) return fail(db.error().within(file.string()));
   return std::unique_ptr<PendingTaskStore>(
@@ -263,7 +263,7 @@ void PendingTaskStore::fail_for_good(const PendingTask& task, Error why, Done do
 void PendingTaskStore::submit(size_t bytes, std::function<Status(Database&)> write_row, Done done) {
   {
     const std::lock_guard lock(mu_);
-    if (queued_bytes_ + bytes > kMaxQueuedBytes) {
+    if (queued_bytes_ + bytes > kMaxTaskBytes) {
       bytes = 0;
       write_row = [](Database&) -> Status {
         return fail(Error{Code::kOverloaded, "too many queued programs to write", 1000});
@@ -314,9 +314,9 @@ Result<std::string> PendingTaskStore::graph_text(const PendingTask& task) {
   TRY(const bool found, query.bind(id_of(task)).next());
   if (!found) return fail(Code::kNotFound, "no such program is queued");
   TRY(const Row row, read_row(query));
-  if (Digest::of(query.bytes(kColumns)) != row.text_digest)
+  if (Digest::of(query.bytes(kTaskColumns)) != row.text_digest)
     return fail(Code::kCorruption, "the graph of a queued program is damaged: queue it again");
-  return std::string(query.bytes(kColumns));
+  return std::string(query.bytes(kTaskColumns));
 }
 
 }  // namespace kiln

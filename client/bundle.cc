@@ -14,8 +14,8 @@ using SharedFiles = std::shared_ptr<const ProgramFiles>;
 
 constexpr std::string_view kMagic = "kiln-bundle ";
 constexpr int64_t kFormat = 1;
-constexpr size_t kMaxParts = 1 << 20;  // programs and binaries
-constexpr size_t kTrailerBytes = 65;   // a digest in hex, and a newline
+constexpr size_t kMostParts = 1 << 20;  // programs and binaries
+constexpr size_t kTrailerBytes = 65;    // a digest in hex, and a newline
 
 std::optional<int64_t> number(std::string_view text) {
   int64_t value = 0;
@@ -118,7 +118,7 @@ class Reader {
       const bool is_program = kind == "program";
       if (!size || (!is_program && kind != "blob")) return fail(damaged("its list is altered"));
       if (static_cast<size_t>(*size) > whole_.size()) return fail(damaged("it is cut short"));
-      if (parts.size() == kMaxParts) return fail(damaged("its list is too long"));
+      if (parts.size() == kMostParts) return fail(damaged("its list is too long"));
       sum += static_cast<size_t>(*size);
       parts.push_back({is_program, *size, *line, {}});
     }

@@ -10,7 +10,7 @@ namespace kiln {
 namespace {
 
 constexpr char kKind[] = "kiln.binding";
-constexpr std::chrono::milliseconds kPatience{10'000};
+constexpr std::chrono::milliseconds kBindingPatience{10'000};
 
 std::string value_of(const std::string& digest) {
   return "{\"binding\":\"" + digest + "\"}";
@@ -19,8 +19,8 @@ std::string value_of(const std::string& digest) {
 // The signature of what was just stored: with its key, nobody else can have put another value.
 Result<Signature> signature_by(ArtifactClient& coordinator, std::string_view binding) {
   const std::string digest = Digest::of(binding).hex();
-  TRY_STATUS(coordinator.put(kKind, digest, value_of(digest), kPatience));
-  TRY(ArtifactClient::Found found, coordinator.get(kKind, digest, {.timeout = kPatience}));
+  TRY_STATUS(coordinator.put(kKind, digest, value_of(digest), kBindingPatience));
+  TRY(ArtifactClient::Found found, coordinator.get(kKind, digest, {.timeout = kBindingPatience}));
   if (found.value != value_of(digest))
     return fail(Code::kCorruption, "the coordinator signed another binding");
   return std::move(found.signature);

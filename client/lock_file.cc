@@ -9,8 +9,8 @@
 namespace kiln {
 namespace {
 
-constexpr std::string_view kMagic = "kiln-lock ";
-constexpr int kFormat = 2;
+constexpr std::string_view kLockMagic = "kiln-lock ";
+constexpr int kLockFormat = 2;
 constexpr char kComment[] =
     "# The programs that `kiln compile --locked` must get; `kiln lock FILE...` makes it anew.\n";
 
@@ -196,7 +196,7 @@ LockedProgram lock_of(const std::string& file, const Program& program, LockedCal
 }
 
 std::string print_lock(const std::vector<LockedProgram>& programs) {
-  std::string text = fmt::format("{}{}\n{}", kMagic, kFormat, kComment);
+  std::string text = fmt::format("{}{}\n{}", kLockMagic, kLockFormat, kComment);
   for (const LockedProgram& program : programs) {
     const Target& target = program.target;
     text += fmt::format("program {}\n  target {}\n", program.file, target.to_string());
@@ -214,7 +214,7 @@ std::string print_lock(const std::vector<LockedProgram>& programs) {
 }
 
 bool is_lock(std::string_view text) {
-  return text.starts_with(kMagic);
+  return text.starts_with(kLockMagic);
 }
 
 Result<std::vector<LockedProgram>> parse_lock(std::string_view text, const std::string& name) {
@@ -231,14 +231,14 @@ Result<std::vector<LockedProgram>> parse_lock(std::string_view text, const std::
       return error.within(fmt::format("{}, line {}", name, number));
     };
     if (number == 1) {
-      const auto format = integer(line.substr(std::min(kMagic.size(), line.size())));
+      const auto format = integer(line.substr(std::min(kLockMagic.size(), line.size())));
       if (!format) return fail(within(format.error()));
-      if (*format > kFormat)
+      if (*format > kLockFormat)
         return fail(
             Code::kUnsupported,
             fmt::format("{} has format {}, which a newer Kiln wrote; this one reads up to {}: "
                         "update it",
-                        name, *format, kFormat));
+                        name, *format, kLockFormat));
       continue;
     }
     if (Status read = read_line(line, programs); !read) {

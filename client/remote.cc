@@ -14,7 +14,7 @@ namespace kiln {
 namespace {
 
 constexpr std::chrono::seconds kBreakerOpen{5};
-constexpr size_t kMaxIdle = 8;
+constexpr size_t kMaxIdleConnections = 8;
 constexpr std::chrono::seconds kWorkersReturn{10};           // after their coordinator
 constexpr std::chrono::milliseconds kLinksPatience{10'000};  // before the service is asked
 
@@ -146,7 +146,7 @@ Result<std::unique_ptr<Connection>> Remote::connect(std::chrono::milliseconds ti
 
 void Remote::release(std::unique_ptr<Connection> connection) {
   std::lock_guard lock(mu_);
-  if (idle_.size() < kMaxIdle) idle_.push_back(std::move(connection));
+  if (idle_.size() < kMaxIdleConnections) idle_.push_back(std::move(connection));
 }
 
 template <class T>

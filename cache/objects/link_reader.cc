@@ -9,11 +9,11 @@
 namespace kiln {
 namespace {
 
-constexpr int kOk = 200;
+constexpr int kStatusOk = 200;
 
 Result<std::string> body_of(Result<HttpResponse> response) {
   if (!response) return fail(std::move(response).error());
-  if (response->status == kOk) return std::move(response->body);
+  if (response->status == kStatusOk) return std::move(response->body);
   return fail(Code::kUnavailable, fmt::format("its place answers {}", response->status));
 }
 

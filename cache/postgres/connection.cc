@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kFirstBackoff{100}, kLongestBackoff{2'000};
+constexpr std::chrono::milliseconds kFirstReconnect{100}, kLongestReconnect{2'000};
 constexpr Oid kBytea = 17, kByteaArray = 1001;
 
 // Server-side bounds, so that nothing of ours outlives our patience there. tcp_user_timeout ends a
@@ -209,7 +209,7 @@ void PgConnection::disconnect() {
 
 tl::unexpected<Error> PgConnection::broken(const std::string& why) {
   disconnect();
-  backoff_ = backoff_.count() == 0 ? kFirstBackoff : std::min(backoff_ * 2, kLongestBackoff);
+  backoff_ = backoff_.count() == 0 ? kFirstReconnect : std::min(backoff_ * 2, kLongestReconnect);
   not_before_ = Clock::now() + backoff_;
   last_error_ = why;
   return fail(Code::kUnavailable, "PostgreSQL: " + why);

@@ -12,7 +12,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kLookUpThreads = 2;
+constexpr int kReaderThreads = 2;
 constexpr char kName[] = "kiln-coordinator follower";
 
 }  // namespace
@@ -23,7 +23,7 @@ struct PostgresReader::Impl {
         copies(std::move(folder), bytes),
         connection(url, kName),
         look_ups(
-            std::make_unique<LookUps>(url, "kiln-coordinator follower look-ups", kLookUpThreads)) {}
+            std::make_unique<LookUps>(url, "kiln-coordinator follower look-ups", kReaderThreads)) {}
   // An answer of the objects that is under way comes before they go, and asks for nothing more.
   ~Impl() {
     look_ups.reset();

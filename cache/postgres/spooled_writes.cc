@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kFirstBackoff{1'000}, kLongestBackoff{30'000};
+constexpr std::chrono::milliseconds kFirstRetry{1'000}, kLongestRetry{30'000};
 constexpr std::chrono::minutes kRowsFollowWithin{10};  // a binary's kernel
 constexpr size_t kRowsAPage = 64;
 constexpr size_t kBytesAPage = size_t{32} << 20;  // of binaries, in memory
@@ -301,8 +301,8 @@ Status SpooledWrites::write_row(PostgresIndex& index, const Spool::Row& row, boo
 void SpooledWrites::ended(bool well) {
   const std::scoped_lock lock(mu_);
   is_sending_ = false;
-  backoff_ = well ? std::chrono::milliseconds(0)
-                  : std::clamp(backoff_ * 2, kFirstBackoff, kLongestBackoff);
+  backoff_ =
+      well ? std::chrono::milliseconds(0) : std::clamp(backoff_ * 2, kFirstRetry, kLongestRetry);
   next_ = Clock::now() + backoff_;
 }
 

@@ -10,7 +10,7 @@ namespace kiln {
 namespace {
 
 constexpr int kRowPage = 1000;
-constexpr int64_t kSample = 100;
+constexpr int64_t kMergeSample = 100;
 
 // Puts on their way into a store, bounded; keeps the first error.
 class Puts {
@@ -59,7 +59,7 @@ class Merger {
   Result<Imported> run() {
     TRY_STATUS(hear_revocations());
     TRY(const IndexTotals totals, index_.totals());
-    stride_ = totals.blobs / kSample + 1;
+    stride_ = totals.blobs / kMergeSample + 1;
     TRY(lost_, source_.each_blob(progress_, [this](const Digest& digest, std::string bytes) {
       ++done_.blobs;
       done_.bytes += static_cast<int64_t>(bytes.size());

@@ -10,7 +10,7 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kPage = 1000;  // rows
+constexpr int64_t kSourcePage = 1000;  // rows
 constexpr std::chrono::seconds kPatience{120};
 constexpr int64_t kHourMs = 3'600'000;
 
@@ -64,14 +64,14 @@ class RowCopier {
   Status pages(const char* sql, const TakeRow& take) {
     rows_ = 0;
     for (Digest after;;) {
-      TRY(const PgRows rows, from_.run(sql, PgValues().add(after).add(kPage)));
+      TRY(const PgRows rows, from_.run(sql, PgValues().add(after).add(kSourcePage)));
       const auto take_all = [&]() -> Status {
         for (int64_t row = 0; row < rows.size(); ++row) TRY_STATUS(take(rows, row));
         return {};
       };
       TRY_STATUS(in_transaction(take_all));
       rows_ += rows.size();
-      if (rows.size() < kPage) return {};
+      if (rows.size() < kSourcePage) return {};
       TRY(after, rows.digest(rows.size() - 1, 0));
     }
   }
@@ -123,7 +123,7 @@ class RowCopier {
   Result<int64_t> copy_records() {
     int64_t seen = 0;
     for (int64_t after = 0;;) {
-      TRY(const auto page, reads::record_page(from_, after, kPage));
+      TRY(const auto page, reads::record_page(from_, after, kSourcePage));
       if (page.rows == 0) return seen;
       const auto put_all = [&]() -> Status {
         for (const TuningRecord& record : page.good) TRY_STATUS(to_.put_record(record));
@@ -149,7 +149,7 @@ class RowCopier {
     if (!there) return {};
     std::vector<AdminAct> all;
     for (int64_t before = INT64_MAX;;) {
-      TRY(const std::vector<AdminAct> page, reads::acts(from_, before, kPage));
+      TRY(const std::vector<AdminAct> page, reads::acts(from_, before, kSourcePage));
       if (page.empty()) break;
       all.insert(all.end(), page.begin(), page.end());
       before = page.back().number;

@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kRowPage = 1000;
+constexpr int kRestorePage = 1000;
 
 // The binaries that the row of `entry` names. kCorruption: it does not match its seal.
 Result<std::vector<Digest>> blobs_named(CacheIndex& index, const EntryId& id) {
@@ -23,7 +23,7 @@ Result<std::vector<Digest>> blobs_named(CacheIndex& index, const EntryId& id) {
 Status drop_unsound(CacheIndex& index, EntryKind kind, const std::set<Digest>& lost,
                     Imported& done) {
   for (Digest after;;) {
-    TRY(const std::vector<Entry> page, index.entries(kind, after, kRowPage));
+    TRY(const std::vector<Entry> page, index.entries(kind, after, kRestorePage));
     if (page.empty()) return {};
     for (const Entry& entry : page) {
       const auto named = blobs_named(index, entry.id);

@@ -1,5 +1,6 @@
 #include "client/cli/report.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -107,6 +108,10 @@ nlohmann::ordered_json error_json(const std::string& file, const Error& error) {
   return {{"file", file}, {"error", {{"code", to_string(error.code)}, {"message", error.message}}}};
 }
 
+std::string time_text(int64_t ms) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(ms / 1000)));
+}
+
 std::string program_text(const std::string& file, const CompiledProgram& compiled) {
   const Program& program = compiled.program();
   const bool is_pending = !compiled.verified() && compiled.outcome() != Outcome::kLocal;
@@ -143,6 +148,10 @@ std::string specialised_text(const std::string& file, const SpecialisedProgram& 
     text += own.substr(0, line) + sizes + own.substr(rest);
   }
   return text;
+}
+
+void say(const std::string& what) {
+  std::fprintf(stderr, "kiln: %s\n", what.c_str());
 }
 
 void print_error(const std::string& subject, const Error& error) {

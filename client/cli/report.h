@@ -24,11 +24,16 @@ nlohmann::ordered_json error_json(const std::string& file, const Error& error);
 // program's own object has.
 nlohmann::ordered_json specialised_json(const std::string& file, const SpecialisedProgram& set);
 
+// A Unix time: "2026-01-31T12:00:00Z".
+std::string time_text(int64_t ms);
+
 // One paragraph about a compiled program, for people.
 std::string program_text(const std::string& file, const CompiledProgram& program);
 
 std::string specialised_text(const std::string& file, const SpecialisedProgram& set);
 
+// "kiln: WHAT" on stderr.
+void say(const std::string& what);
 // "kiln: FILE: message" on stderr.
 void print_error(const std::string& subject, const Error& error);
 // The same of what a service was asked, with what to do next.

@@ -23,14 +23,14 @@ constexpr std::string_view kEndorsed = " endorsed ";
 constexpr char kKeyFile[] = "ed25519.key", kPublicFile[] = "ed25519.pub",
                kEndorsementsFile[] = "endorsements";
 
-const unsigned char* bytes_of(std::string_view text) {
+const unsigned char* unsigned_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
-unsigned char* bytes_of(std::string& text) {
+unsigned char* unsigned_of(std::string& text) {
   return reinterpret_cast<unsigned char*>(text.data());
 }
 
-int hex_value(char c) {
+int digit_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   return -1;
@@ -40,7 +40,7 @@ Result<std::string> from_hex(std::string_view hex, size_t size) {
   std::string bytes(size, '\0');
   if (hex.size() != 2 * size) return fail(Code::kCorruption, "not as long as it should be");
   for (size_t i = 0; i < size; ++i) {
-    const int high = hex_value(hex[2 * i]), low = hex_value(hex[2 * i + 1]);
+    const int high = digit_value(hex[2 * i]), low = digit_value(hex[2 * i + 1]);
     if (high < 0 || low < 0) return fail(Code::kCorruption, "not hex digits");
     bytes[i] = static_cast<char>(high << 4 | low);
   }
@@ -63,8 +63,8 @@ Status check_private(const Path& file) {
 
 bool is_signed(const Digest& message, std::string_view bytes, std::string_view key) {
   return key.size() == kPublicKeyBytes && bytes.size() == kSignatureBytes &&
-         crypto_sign_ed25519_verify_detached(bytes_of(bytes), message.bytes.data(),
-                                             message.bytes.size(), bytes_of(key)) == 0;
+         crypto_sign_ed25519_verify_detached(unsigned_of(bytes), message.bytes.data(),
+                                             message.bytes.size(), unsigned_of(key)) == 0;
 }
 
 // Whether who trusts `endorsement.by` may trust `successor` now.
@@ -162,7 +162,8 @@ Result<Signature> Signature::parse(std::string_view text) {
 SigningKey::SigningKey(std::string_view seed)
     : public_key_(kPublicKeyBytes, '\0'), secret_key_(crypto_sign_ed25519_SECRETKEYBYTES, '\0') {
   CHECK(seed.size() == kSeedBytes, "a seed has 32 bytes");
-  crypto_sign_ed25519_seed_keypair(bytes_of(public_key_), bytes_of(secret_key_), bytes_of(seed));
+  crypto_sign_ed25519_seed_keypair(unsigned_of(public_key_), unsigned_of(secret_key_),
+                                   unsigned_of(seed));
 }
 
 SigningKey SigningKey::generate() {
@@ -239,8 +240,8 @@ Result<std::string> read_public_key(const Path& folder) {
 
 Signature SigningKey::sign(const Digest& message) const {
   Signature signature{public_key_, std::string(kSignatureBytes, '\0'), endorsement_};
-  crypto_sign_ed25519_detached(bytes_of(signature.bytes), nullptr, message.bytes.data(),
-                               message.bytes.size(), bytes_of(std::string_view(secret_key_)));
+  crypto_sign_ed25519_detached(unsigned_of(signature.bytes), nullptr, message.bytes.data(),
+                               message.bytes.size(), unsigned_of(std::string_view(secret_key_)));
   return signature;
 }
 

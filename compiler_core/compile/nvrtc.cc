@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kNames = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr std::array<const char*, 3> kFolders = {"lib64", "lib", "targets/x86_64-linux/lib"};
-constexpr const char* kSourceName = "kernel.cu";  // reaches nothing but the log
+constexpr const char* kCudaSourceName = "kernel.cu";  // reaches nothing but the log
 
 enum nvrtcResult : int {
   NVRTC_SUCCESS = 0,
@@ -135,7 +135,7 @@ Result<Functions> functions_of(void* handle) {
 class Compilation {
  public:
   Compilation(const Functions& f, const std::string& text) : f_(f) {
-    created_ = f_.create_program(&program_, text.c_str(), kSourceName, 0, nullptr, nullptr);
+    created_ = f_.create_program(&program_, text.c_str(), kCudaSourceName, 0, nullptr, nullptr);
   }
   ~Compilation() {
     if (created_ == NVRTC_SUCCESS) f_.destroy_program(&program_);

@@ -124,7 +124,7 @@ Values adaptive_max_pool(Call& c) {
   return {x, kInvalidNode};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kAdaptivePoolingLowerings[] = {
     {"aten.adaptive_avg_pool1d.default", adaptive_avg_pool<1>},
     {"aten.adaptive_avg_pool2d.default", adaptive_avg_pool<2>},
     {"aten.adaptive_avg_pool3d.default", adaptive_avg_pool<3>},
@@ -138,7 +138,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> adaptive_pooling_lowerings() {
-  return kLowerings;
+  return kAdaptivePoolingLowerings;
 }
 
 }  // namespace kiln

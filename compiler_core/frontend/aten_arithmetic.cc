@@ -335,7 +335,7 @@ Values signum(Call& c) {
   return {sign(x).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kArithmeticLowerings[] = {
     {"aten.add.Tensor", add},
     {"aten.add.Scalar", add},
     {"aten.sub.Tensor", sub},
@@ -472,7 +472,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> arithmetic_lowerings() {
-  return kLowerings;
+  return kArithmeticLowerings;
 }
 
 }  // namespace kiln

@@ -183,7 +183,7 @@ Values attention_backward(Call& c) {
           product(turned(p.cast(type)), grad).cast(type).id, kInvalidNode};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kAttentionLowerings[] = {
     {"aten.scaled_dot_product_attention.default", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", fused_attention<2>},
     {"aten._scaled_dot_product_flash_attention.default", fused_attention<9>},
@@ -198,7 +198,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> attention_lowerings() {
-  return kLowerings;
+  return kAttentionLowerings;
 }
 
 }  // namespace kiln

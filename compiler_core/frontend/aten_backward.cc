@@ -148,11 +148,11 @@ Values softmax_backward(Call& c) {
   return {result.cast(type).id};
 }
 
-enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
+enum LossReduction : int64_t { kOfEach = 0, kOfMean = 1, kOfSum = 2 };
 
 // The gradient of one element of a loss that was reduced.
 Expr spread(Call& c, Expr grad, Expr x) {
-  if (c.integer("reduction", kMean) != kMean) return grad;
+  if (c.integer("reduction", kOfMean) != kOfMean) return grad;
   return grad / Expr{&c.b, size_value(c.b, numel(x.shape()), grad.dtype())};
 }
 template <class F>
@@ -197,7 +197,7 @@ Values nll_loss_backward(Call& c) {
   const Expr target = tensor(c, "target").cast(DType::kI64);
   const Expr total = tensor(c, "total_weight");
   const NodeId weight = c.optional_tensor("weight");
-  const int64_t reduction = c.integer("reduction", kMean),
+  const int64_t reduction = c.integer("reduction", kOfMean),
                 ignored = c.integer("ignore_index", -100);
   const Shape shape = x.shape();
   if (!c.ok() || shape.empty()) return {c.invalid("the loss of a scalar")};
@@ -208,8 +208,8 @@ Values nll_loss_backward(Call& c) {
   if (numel(target.shape()) != numel(column)) return {c.invalid("the target does not fit")};
   const Expr wanted = target.reshape(column);
   Expr g = grad.cast(compute);
-  if (reduction == kNone) g = g.reshape(column);
-  if (reduction == kMean) g = g / total.cast(compute);
+  if (reduction == kOfEach) g = g.reshape(column);
+  if (reduction == kOfMean) g = g / total.cast(compute);
   const Expr place{&b, coordinate(b, shape, static_cast<size_t>(axis))};
   if (weight != kInvalidNode)
     g = g * Expr{&b, b.broadcast_in(b.cast(weight, compute), shape, std::span(&axis, 1))};
@@ -298,7 +298,7 @@ Values adaptive_avg_pool2d_backward(Call& c) {
   return {b.cast(matrix_product(b, swap_axes(b, tall.id, 0, 1), wide_rows), x.dtype())};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kBackwardLowerings[] = {
     {"aten.threshold_backward.default", threshold_backward},
     {"aten.tanh_backward.default", tanh_backward},
     {"aten.sigmoid_backward.default", sigmoid_backward},
@@ -334,7 +334,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> backward_lowerings() {
-  return kLowerings;
+  return kBackwardLowerings;
 }
 
 }  // namespace kiln

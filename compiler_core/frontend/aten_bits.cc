@@ -53,14 +53,14 @@ Values view_dtype(Call& c) {
   return {c.unsupported("bits are read as another dtype between uint8 and float8_e8m0fnu alone")};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kBitLowerings[] = {
     {"aten.view.dtype", view_dtype},
 };
 
 }  // namespace
 
 std::span<const Lowering> bit_lowerings() {
-  return kLowerings;
+  return kBitLowerings;
 }
 
 }  // namespace kiln

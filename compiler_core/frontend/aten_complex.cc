@@ -93,7 +93,7 @@ Values minus_from(Call& c) {
   if (!c.ok()) return {};
   return pairs({v.y.re - v.x.re * factor, v.y.im - v.x.im * factor});
 }
-Values product(Call& c) {
+Values product_complex(Call& c) {
   const TwoComplex v = two(c);
   if (!c.ok()) return {};
   if (!c.is_complex("other")) return pairs({v.x.re * v.y.re, v.x.im * v.y.re});
@@ -105,7 +105,7 @@ Complex quotient(Complex x, Complex y) {
   const Complex top = x * Complex{y.re, -y.im};
   return {top.re / square, top.im / square};
 }
-Values divide(Call& c) {
+Values divide_complex(Call& c) {
   const TwoComplex v = two(c);
   if (!c.ok()) return {};
   if (!c.is_complex("other")) return pairs({v.x.re / v.y.re, v.x.im / v.y.re});
@@ -149,7 +149,7 @@ Values angle(Call& c) {
   const Expr turned = choose(real < 0, std::numbers::pi, real.like(0));
   return {choose(real != real, real, turned).id};
 }
-Values exponential(Call& c) {
+Values exponential_complex(Call& c) {
   const Complex x = complex_of(c, "self");
   if (!c.ok()) return {};
   const Expr scale = exp(x.re);
@@ -223,7 +223,7 @@ Values matrix_products(Call& c) {
 }
 
 // Casts: between precisions, of reals to complex numbers, and of these to their real parts.
-Values convert(Call& c) {
+Values convert_complex(Call& c) {
   const Expr x = tensor(c, "self");
   if (!c.ok()) return {};
   const std::optional<DType> component = c.complex_dtype("dtype");
@@ -268,7 +268,7 @@ Values polar(Call& c) {
 }
 
 // These exist for complex numbers only.
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kComplexLowerings[] = {
     {"aten.view_as_complex.default", itself},
     {"aten.view_as_real.default", itself},
     {"aten.real.default", real_part},
@@ -289,16 +289,16 @@ constexpr Lowering kForms[] = {
     {"aten.sub.Tensor", minus},
     {"aten.sub.Scalar", minus},
     {"aten.rsub.Scalar", minus_from},
-    {"aten.mul.Tensor", product},
-    {"aten.mul.Scalar", product},
-    {"aten.div.Tensor", divide},
-    {"aten.div.Scalar", divide},
+    {"aten.mul.Tensor", product_complex},
+    {"aten.mul.Scalar", product_complex},
+    {"aten.div.Tensor", divide_complex},
+    {"aten.div.Scalar", divide_complex},
     {"aten.neg.default", negative},
     {"aten.reciprocal.default", reciprocal},
     {"aten.eq.Tensor", same<true>},
     {"aten.ne.Tensor", same<false>},
     {"aten.abs.default", absolute},
-    {"aten.exp.default", exponential},
+    {"aten.exp.default", exponential_complex},
     {"aten.log.default", logarithm},
     {"aten.square.default", square},
     {"aten.pow.Tensor_Scalar", power},
@@ -309,10 +309,10 @@ constexpr Lowering kForms[] = {
     {"aten.mm.default", matrix_products},
     {"aten.bmm.default", matrix_products},
     {"aten.matmul.default", matrix_products},
-    {"aten.to.dtype", convert},
-    {"aten.to.dtype_layout", convert},
-    {"aten.to.device", convert},
-    {"aten._to_copy.default", convert},
+    {"aten.to.dtype", convert_complex},
+    {"aten.to.dtype_layout", convert_complex},
+    {"aten.to.device", convert_complex},
+    {"aten._to_copy.default", convert_complex},
 };
 
 // Ops that move elements, or are linear in them with real factors: done to each part.
@@ -383,7 +383,7 @@ const Lowering* among(const List& list, std::string_view op) {
 }  // namespace
 
 std::span<const Lowering> complex_lowerings() {
-  return kLowerings;
+  return kComplexLowerings;
 }
 
 std::optional<Values> lower_complex(Call& call, std::string_view op, const Lowering* lowering) {

@@ -161,7 +161,7 @@ Values backward(Call& c) {
   return values;
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kConvolutionLowerings[] = {
     {"aten.conv1d.default", convolution},
     {"aten.conv2d.default", convolution},
     {"aten.conv3d.default", convolution},
@@ -178,7 +178,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> convolution_lowerings() {
-  return kLowerings;
+  return kConvolutionLowerings;
 }
 
 }  // namespace kiln

@@ -10,18 +10,6 @@ NodeId filled(GraphBuilder& b, DType dtype, const Number& value, Shape shape) {
   return b.broadcast(scalar(b, dtype, value), std::move(shape));
 }
 
-DType dtype_of(const Number& value) {
-  switch (value.kind) {
-    case Number::Kind::kBool:
-      return DType::kBool;
-    case Number::Kind::kInt:
-      return DType::kI64;
-    case Number::Kind::kFloat:
-      return DType::kF32;
-  }
-  return DType::kF32;
-}
-
 Values full(Call& c) {
   const Number value = c.number("fill_value");
   return {filled(c.b, c.dtype("dtype", dtype_of(value)), value, c.sizes("size"))};
@@ -153,7 +141,7 @@ Values arange(Call& c) {
   return {float_range(c, start.value, end.value, step.value, type)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kCreationLowerings[] = {
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},
     {"aten.arange.start_step", arange},
@@ -182,7 +170,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> creation_lowerings() {
-  return kLowerings;
+  return kCreationLowerings;
 }
 
 }  // namespace kiln

@@ -171,14 +171,14 @@ Values einsum(Call& c) {
   return {c.ok() ? ordered(b, result, equation->result) : kInvalidNode};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kEinsumLowerings[] = {
     {"aten.einsum.default", einsum},
 };
 
 }  // namespace
 
 std::span<const Lowering> einsum_lowerings() {
-  return kLowerings;
+  return kEinsumLowerings;
 }
 
 }  // namespace kiln

@@ -229,7 +229,7 @@ Expr operand_of(Call& c, std::string_view name, DType type) {
 
 // fmax and fmin: the other side of a NaN.
 template <bool greatest>
-Values skipping_nan(Call& c) {
+Values extremum_skipping_nan(Call& c) {
   const Operand x = c.operand("self"), y = c.operand("other");
   if (!c.ok()) return {};
   const Operand both[] = {x, y};
@@ -324,7 +324,7 @@ Values identity(Call& c) {
   return {c.tensor("self")};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kElementwiseLowerings[] = {
     {"aten.acos.default", of_one<acos>},
     {"aten.arccos.default", of_one<acos>},
     {"aten.asin.default", of_one<asin>},
@@ -377,8 +377,8 @@ constexpr Lowering kLowerings[] = {
     {"aten.nan_to_num.default", nan_to_num},
     {"aten.frac.default", frac},
     {"aten.round.decimals", round_to},
-    {"aten.fmax.default", skipping_nan<true>},
-    {"aten.fmin.default", skipping_nan<false>},
+    {"aten.fmax.default", extremum_skipping_nan<true>},
+    {"aten.fmin.default", extremum_skipping_nan<false>},
     {"aten.lerp.Scalar", lerp},
     {"aten.lerp.Tensor", lerp},
     {"aten.addcmul.default", add_combined<Op::kMul>},
@@ -404,7 +404,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> elementwise_lowerings() {
-  return kLowerings;
+  return kElementwiseLowerings;
 }
 
 }  // namespace kiln

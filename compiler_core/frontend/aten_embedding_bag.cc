@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-enum Mode : int64_t { kSum = 0, kMean = 1, kMax = 2 };
+enum Mode : int64_t { kSumOfBag = 0, kMeanOfBag = 1, kMaxOfBag = 2 };
 
 struct Bags {
   Expr rows;     // [indices, width], of the compute type
@@ -91,21 +91,21 @@ Values embedding_bag(Call& c) {
   const std::optional<Bags> bags = bags_of(c);
   if (!bags) return {};
   const DType type = c.b.dtype(c.tensor("weight"));
-  const int64_t mode = c.integer("mode", kSum);
+  const int64_t mode = c.integer("mode", kSumOfBag);
   const Shape column = {bags->counted.shape()[0], 1};
   const Expr counted = bags->counted.reshape(column);
   Expr rows = bags->rows;
   if (c.has("per_sample_weights"))
     rows = rows * tensor(c, "per_sample_weights").cast(rows.dtype()).reshape(column);
   Expr result = rows;
-  if (mode == kMax) {
+  if (mode == kMaxOfBag) {
     // An empty bag is 0.
     result = by_bag(*bags, choose(counted == 0, -HUGE_VAL, rows), Combine::kMax, -HUGE_VAL);
     result = choose(result == -HUGE_VAL, 0, result);
   } else {
     result = by_bag(*bags, choose(counted == 0, 0, rows), Combine::kAdd, 0);
   }
-  if (mode == kMean) {
+  if (mode == kMeanOfBag) {
     const Expr count = by_bag(*bags, bags->counted, Combine::kAdd, 0);
     result = result / max(count, 1).reshape({bags->count, 1});
   }
@@ -113,7 +113,7 @@ Values embedding_bag(Call& c) {
   return {c.ok() ? result.cast(type).id : kInvalidNode, kInvalidNode, kInvalidNode, kInvalidNode};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kEmbeddingBagLowerings[] = {
     {"aten.embedding_bag.default", embedding_bag},
     {"aten.embedding_bag.padding_idx", embedding_bag},
     {"aten._embedding_bag.default", embedding_bag},
@@ -123,7 +123,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> embedding_bag_lowerings() {
-  return kLowerings;
+  return kEmbeddingBagLowerings;
 }
 
 }  // namespace kiln

@@ -141,7 +141,7 @@ Values histc(Call& c) {
   return {hits.cast(type).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kExpertLowerings[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"transformers.grouped_mm_fallback.default", grouped_mm_fallback},
     {"aten.histc.default", histc},
@@ -150,7 +150,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> expert_lowerings() {
-  return kLowerings;
+  return kExpertLowerings;
 }
 
 }  // namespace kiln

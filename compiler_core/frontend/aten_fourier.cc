@@ -12,7 +12,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kMostPoints = 4096;
-constexpr int64_t kMostAtOnce = 512;  // sums of more lose some last places of f32
+constexpr int64_t kMostSummed = 512;  // sums of more lose some last places of f32
 
 enum class Kind { kRealToComplex, kComplexToComplex, kComplexToReal };
 
@@ -169,7 +169,7 @@ Expr along(Call& c, Expr x, int axis, size_t rank, Transform t) {
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + axis, order.begin() + axis + 1, order.begin() + last + 1);
   GraphBuilder& b = c.b;
-  const bool many = t.points > kMostAtOnce && divisor_of(t.points) > 1;
+  const bool many = t.points > kMostSummed && divisor_of(t.points) > 1;
   const Expr rows{&b, b.permute(x.id, order)};
   const Expr result = many ? in_two_steps(rows, t) : transformed(rows, t);
   std::vector<int> back(rank + (t.kind != Kind::kComplexToReal ? 1 : 0));
@@ -380,7 +380,7 @@ Values blackman_window(Call& c) {
   return window(c, {0.42, 0.5, 0.08});
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kFourierLowerings[] = {
     {"aten.fft_fftfreq.default", frequencies<false>},
     {"aten.fft_rfftfreq.default", frequencies<true>},
     {"aten.fft_hfft.default", transform<Kind::kComplexToReal, false, 1>},
@@ -415,7 +415,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> fourier_lowerings() {
-  return kLowerings;
+  return kFourierLowerings;
 }
 
 }  // namespace kiln

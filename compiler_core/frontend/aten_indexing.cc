@@ -6,10 +6,6 @@
 namespace kiln {
 namespace {
 
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
-
 Values embedding(Call& c) {
   const NodeId weight = c.tensor("weight"), indices = c.tensor("indices");
   return {c.b.gather(weight, c.b.cast(indices, DType::kI64))};
@@ -144,7 +140,7 @@ Values take_along(Call& c) {
   return {gather_along(b, x, axis, b.broadcast(index, shape))};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kIndexingLowerings[] = {
     {"aten.embedding.default", embedding},
     {"aten.index.Tensor", index},
     {"aten._unsafe_index.Tensor", index},
@@ -160,7 +156,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> indexing_lowerings() {
-  return kLowerings;
+  return kIndexingLowerings;
 }
 
 }  // namespace kiln

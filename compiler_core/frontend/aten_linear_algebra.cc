@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
 
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
 int last_axis(Expr x) {
   return static_cast<int>(x.shape().size()) - 1;
 }
@@ -314,7 +312,7 @@ Values covariances(Call& c) {
   return {result.cast(to_float_type(x.dtype())).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kLinearAlgebraLowerings[] = {
     {"aten.kron.default", kron},
     {"aten.tensordot.default", tensordot},
     {"aten.inner.default", inner},
@@ -339,7 +337,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> linear_algebra_lowerings() {
-  return kLowerings;
+  return kLinearAlgebraLowerings;
 }
 
 }  // namespace kiln

@@ -334,7 +334,7 @@ Values vector_norm(Call& c) {
   return {p_norm(x.cast(compute_type(type)), order, axes, c.flag("keepdim", false)).cast(type).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kLossLowerings[] = {
     {"aten.mse_loss.default", mse_loss},
     {"aten.l1_loss.default", l1_loss},
     {"aten.smooth_l1_loss.default", smooth_l1_loss},
@@ -371,7 +371,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> loss_lowerings() {
-  return kLowerings;
+  return kLossLowerings;
 }
 
 }  // namespace kiln

@@ -154,7 +154,7 @@ Values bilinear(Call& c) {
   return {b.cast(b.reshape(result, rows), type)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kMatmulLowerings[] = {
     {"aten.linear.default", linear},
     {"aten.matmul.default", matmul},
     {"aten.mv.default", matmul},
@@ -176,7 +176,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> matmul_lowerings() {
-  return kLowerings;
+  return kMatmulLowerings;
 }
 
 }  // namespace kiln

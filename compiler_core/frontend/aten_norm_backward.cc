@@ -78,10 +78,10 @@ Values rms_norm_backward(Call& c) {
 }
 
 // Each group of channels of one sample is a row [n, groups, rest].
-struct Groups {
+struct ChannelGroups {
   Shape rows, shape;
 };
-std::optional<Groups> groups_of(Call& c, Expr x, const Dim& groups) {
+std::optional<ChannelGroups> groups_of(Call& c, Expr x, const Dim& groups) {
   const Shape shape = x.shape();
   if (!c.ok() || shape.size() < 2) {
     c.invalid("group_norm of a tensor without channels");
@@ -92,7 +92,7 @@ std::optional<Groups> groups_of(Call& c, Expr x, const Dim& groups) {
     c.invalid("the channels do not divide into the groups");
     return std::nullopt;
   }
-  return Groups{{shape[0], groups, *row}, shape};
+  return ChannelGroups{{shape[0], groups, *row}, shape};
 }
 
 Values native_group_norm(Call& c) {
@@ -100,7 +100,7 @@ Values native_group_norm(Call& c) {
   const std::optional<Expr> weight = optional(c, "weight"), bias = optional(c, "bias");
   const Dim groups = c.size("group");
   const double eps = c.real("eps");
-  const std::optional<Groups> g = groups_of(c, x, groups);
+  const std::optional<ChannelGroups> g = groups_of(c, x, groups);
   if (!g) return {};
   const Expr rows = wide(x).reshape(g->rows), mean = mean_over(rows, {2}), centred = rows - mean;
   const Expr rstd = rsqrt(mean_over(centred * centred, {2}) + eps);
@@ -118,7 +118,7 @@ Values native_group_norm_backward(Call& c) {
              rstd = tensor(c, "rstd");
   const std::optional<Expr> weight = optional(c, "weight");
   const std::vector<bool> mask = c.flags("output_mask");
-  const std::optional<Groups> g = groups_of(c, x, c.size("group"));
+  const std::optional<ChannelGroups> g = groups_of(c, x, c.size("group"));
   if (!g) return {};
   const Expr wide_grad = wide(grad), rows = wide(x).reshape(g->rows);
   const Shape column = {g->rows[0], g->rows[1], 1};
@@ -272,7 +272,7 @@ Values native_batch_norm_backward(Call& c) {
           wanted(mask, 2, g.sum(axes, false).cast(type))};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kNormBackwardLowerings[] = {
     {"aten.native_layer_norm_backward.default", native_layer_norm_backward},
     {"aten._fused_rms_norm_backward.default", rms_norm_backward},
     {"aten.native_group_norm.default", native_group_norm},
@@ -291,7 +291,7 @@ Values batch_norm_in_training(Call& c) {
 }
 
 std::span<const Lowering> norm_backward_lowerings() {
-  return kLowerings;
+  return kNormBackwardLowerings;
 }
 
 }  // namespace kiln

@@ -173,7 +173,7 @@ Values weight_norm(Call& c) {
   return {(wide(v) * (g / norm)).cast(v.dtype()).id, norm.cast(v.dtype()).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kNormalisationLowerings[] = {
     {"aten._weight_norm.default", weight_norm},
     {"aten._weight_norm_interface.default", weight_norm},
     {"aten.norm_except_dim.default", weight_norm},
@@ -198,7 +198,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> normalisation_lowerings() {
-  return kLowerings;
+  return kNormalisationLowerings;
 }
 
 }  // namespace kiln

@@ -177,7 +177,7 @@ Values weight_int4pack_mm(Call& c) {
   return product(c, x, unpacked_words(packed), rows, depth, x.dtype());
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kPackedWeightLowerings[] = {
     {"aten._convert_weight_to_int4pack.default", convert_for_cuda},
     {"aten._convert_weight_to_int4pack_for_cpu.default", convert_for_cpu},
     {"aten._weight_int4pack_mm.default", weight_int4pack_mm},
@@ -187,7 +187,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> packed_weight_lowerings() {
-  return kLowerings;
+  return kPackedWeightLowerings;
 }
 
 }  // namespace kiln

@@ -182,7 +182,7 @@ Values max_unpool(Call& c) {
   return {b.reshape(set, result)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kPoolingLowerings[] = {
     {"aten.max_unpool2d.default", max_unpool<2>},
     {"aten.max_unpool3d.default", max_unpool<3>},
     {"aten.max_pool1d.default", max_pool<1>},
@@ -203,7 +203,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> pooling_lowerings() {
-  return kLowerings;
+  return kPoolingLowerings;
 }
 
 }  // namespace kiln

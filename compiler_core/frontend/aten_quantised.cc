@@ -193,7 +193,7 @@ Values weight_int8pack_mm(Call& c) {
   return {(wide_product * scales.cast(wide_product.dtype())).cast(x.dtype()).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kQuantisedLowerings[] = {
     {"aten._int_mm.default", int_mm},
     {"aten._weight_int8pack_mm.default", weight_int8pack_mm},
     {"aten.fake_quantize_per_tensor_affine.default", fake_quantize_per_tensor},
@@ -217,7 +217,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> quantised_lowerings() {
-  return kLowerings;
+  return kQuantisedLowerings;
 }
 
 }  // namespace kiln

@@ -180,7 +180,7 @@ Values native_dropout(Call& c) {
   return {result.value.id, result.mask.id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kRandomLowerings[] = {
     {"aten.rand.default", rand},
     {"aten.rand_like.default", rand},
     {"aten.randn.default", randn},
@@ -217,7 +217,7 @@ NodeId dropout_of(Call& c, NodeId x, double p) {
 }
 
 std::span<const Lowering> random_lowerings() {
-  return kLowerings;
+  return kRandomLowerings;
 }
 
 }  // namespace kiln

@@ -2,14 +2,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
-
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
 
 Values diagonal(Call& c) {
   const NodeId x = c.tensor("self");
@@ -147,7 +144,7 @@ Values repeat_interleave(Call& c) {
   return {b.reshape(b.broadcast(b.reshape(x, separate), spread), shape)};
 }
 
-std::vector<int> axis_list(Call& c, std::string_view name, size_t rank) {
+std::vector<int> listed_axes(Call& c, std::string_view name, size_t rank) {
   std::vector<int> axes;
   const int64_t count = static_cast<int64_t>(rank);
   for (const Dim& dim : c.sizes(name)) {
@@ -167,8 +164,8 @@ Values movedim(Call& c) {
   const size_t rank = b.shape(x).size();
   std::vector<int> source, target;
   if (c.is_list("source")) {
-    source = axis_list(c, "source", rank);
-    target = axis_list(c, "destination", rank);
+    source = listed_axes(c, "source", rank);
+    target = listed_axes(c, "destination", rank);
   } else {
     source = {c.axis("source", rank)};
     target = {c.axis("destination", rank)};
@@ -212,7 +209,7 @@ Values rot90(Call& c) {
   const NodeId x = c.tensor("self");
   const int64_t turns = ((c.integer("k", 1) % 4) + 4) % 4;
   const std::vector<int> axes =
-      c.has("dims") ? axis_list(c, "dims", b.shape(x).size()) : std::vector<int>{0, 1};
+      c.has("dims") ? listed_axes(c, "dims", b.shape(x).size()) : std::vector<int>{0, 1};
   if (!c.ok() || b.shape(x).size() < 2 || axes.size() != 2 || axes[0] == axes[1])
     return {c.invalid("a turn needs two different axes")};
   const auto flipped = [&](NodeId y, int axis) {
@@ -342,7 +339,7 @@ Values triangle_indices(Call& c) {
   return {b.cast(b.concat(both, 0), type)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kRearrangingLowerings[] = {
     {"aten.diagonal.default", diagonal},
     {"aten.diagonal_copy.default", diagonal},
     {"aten.trace.default", trace},
@@ -375,7 +372,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> rearranging_lowerings() {
-  return kLowerings;
+  return kRearrangingLowerings;
 }
 
 }  // namespace kiln

@@ -25,21 +25,21 @@ Expr part(Expr x, int i, const Dim& size) {
 struct State {
   Expr h, c;  // c of an LSTM only
 };
-enum class Kind : uint8_t { kTanh, kRelu, kLstm, kGru };
+enum class CellKind : uint8_t { kTanh, kRelu, kLstm, kGru };
 
 // One step: `gates` is x W^T + b, which does not depend on the state.
-State step(Kind kind, Expr gates, const State& s, const Cell& cell) {
+State step(CellKind kind, Expr gates, const State& s, const Cell& cell) {
   const Dim size = s.h.shape()[1];
   const Expr from_h = affine(s.h, cell.hidden_weight, cell.hidden_bias);
-  if (kind == Kind::kGru) {
+  if (kind == CellKind::kGru) {
     const Expr r = sigmoid(part(gates, 0, size) + part(from_h, 0, size));
     const Expr z = sigmoid(part(gates, 1, size) + part(from_h, 1, size));
     const Expr n = tanh(part(gates, 2, size) + r * part(from_h, 2, size));
     return {(s.h - n) * z + n, s.c};
   }
   const Expr all = gates + from_h;
-  if (kind == Kind::kTanh) return {tanh(all), s.c};
-  if (kind == Kind::kRelu) return {max(all, 0), s.c};
+  if (kind == CellKind::kTanh) return {tanh(all), s.c};
+  if (kind == CellKind::kRelu) return {max(all, 0), s.c};
   const Expr i = sigmoid(part(all, 0, size)), f = sigmoid(part(all, 1, size)),
              g = tanh(part(all, 2, size)), o = sigmoid(part(all, 3, size));
   const Expr c = f * s.c + i * g;
@@ -52,7 +52,7 @@ struct Direction {
 };
 
 // x [steps, batch, features].
-Direction run(Kind kind, Expr x, State state, const Cell& cell, bool backwards) {
+Direction run(CellKind kind, Expr x, State state, const Cell& cell, bool backwards) {
   GraphBuilder& b = *x.b;
   const Shape shape = x.shape();
   const int64_t steps = shape[0].constant();
@@ -74,9 +74,9 @@ Expr initial(Expr all, size_t i) {
       {all.shape()[1], all.shape()[2]});
 }
 
-Values recurrent(Call& c, Kind kind) {
+Values recurrent(Call& c, CellKind kind) {
   GraphBuilder& b = c.b;
-  const bool lstm = kind == Kind::kLstm;
+  const bool lstm = kind == CellKind::kLstm;
   const bool batch_first = c.flag("batch_first", false), both = c.flag("bidirectional", false);
   const bool biases = c.flag("has_biases", true);
   const int64_t layers = c.integer("num_layers", 1);
@@ -127,15 +127,15 @@ Values recurrent(Call& c, Kind kind) {
   return values;
 }
 
-template <Kind kind>
+template <CellKind kind>
 Values layers_of(Call& c) {
   return recurrent(c, kind);
 }
 
 // One step by itself, on x [batch, features].
-template <Kind kind>
+template <CellKind kind>
 Values cell_of(Call& c) {
-  constexpr bool kLstm = kind == Kind::kLstm;
+  constexpr bool kLstm = kind == CellKind::kLstm;
   const Expr x = tensor(c, "input");
   const std::vector<NodeId> state = kLstm ? c.tensors("hx") : std::vector<NodeId>{c.tensor("hx")};
   Cell cell{tensor(c, "w_ih"), tensor(c, "w_hh"), {}, {}};
@@ -149,21 +149,21 @@ Values cell_of(Call& c) {
   return kLstm ? Values{after.h.id, after.c.id} : Values{after.h.id};
 }
 
-constexpr Lowering kLowerings[] = {
-    {"aten.lstm.input", layers_of<Kind::kLstm>},
-    {"aten.gru.input", layers_of<Kind::kGru>},
-    {"aten.rnn_tanh.input", layers_of<Kind::kTanh>},
-    {"aten.rnn_relu.input", layers_of<Kind::kRelu>},
-    {"aten.lstm_cell.default", cell_of<Kind::kLstm>},
-    {"aten.gru_cell.default", cell_of<Kind::kGru>},
-    {"aten.rnn_tanh_cell.default", cell_of<Kind::kTanh>},
-    {"aten.rnn_relu_cell.default", cell_of<Kind::kRelu>},
+constexpr Lowering kRecurrentLowerings[] = {
+    {"aten.lstm.input", layers_of<CellKind::kLstm>},
+    {"aten.gru.input", layers_of<CellKind::kGru>},
+    {"aten.rnn_tanh.input", layers_of<CellKind::kTanh>},
+    {"aten.rnn_relu.input", layers_of<CellKind::kRelu>},
+    {"aten.lstm_cell.default", cell_of<CellKind::kLstm>},
+    {"aten.gru_cell.default", cell_of<CellKind::kGru>},
+    {"aten.rnn_tanh_cell.default", cell_of<CellKind::kTanh>},
+    {"aten.rnn_relu_cell.default", cell_of<CellKind::kRelu>},
 };
 
 }  // namespace
 
 std::span<const Lowering> recurrent_lowerings() {
-  return kLowerings;
+  return kRecurrentLowerings;
 }
 
 }  // namespace kiln

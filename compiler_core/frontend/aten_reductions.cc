@@ -118,7 +118,7 @@ Values count_nonzero(Call& c) {
 
 // Sums and means of what is a number.
 template <bool averages>
-Values skipping_nan(Call& c) {
+Values sum_skipping_nan(Call& c) {
   const Expr x = tensor(c, "self");
   const std::vector<int> axes = c.axes("dim", x.shape().size());
   const DType type = c.dtype("dtype", sum_type(x.dtype()));
@@ -229,7 +229,7 @@ Values logsumexp(Call& c) {
   return {b.cast(drop_axes(b, result, axes, c.flag("keepdim", false)), type)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kReductionLowerings[] = {
     {"aten.sum.default", sum},
     {"aten.sum.dim_IntList", sum},
     {"aten.mean.default", mean_of},
@@ -250,8 +250,8 @@ constexpr Lowering kLowerings[] = {
     {"aten.prod.dim_int", product},
     {"aten.count_nonzero.default", count_nonzero},
     {"aten.count_nonzero.dim_IntList", count_nonzero},
-    {"aten.nansum.default", skipping_nan<false>},
-    {"aten.nanmean.default", skipping_nan<true>},
+    {"aten.nansum.default", sum_skipping_nan<false>},
+    {"aten.nanmean.default", sum_skipping_nan<true>},
     {"aten.aminmax.default", aminmax},
     {"aten.special_logsumexp.default", logsumexp},
     {"aten.amax.default", extremum<Op::kReduceMax>},
@@ -275,7 +275,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> reduction_lowerings() {
-  return kLowerings;
+  return kReductionLowerings;
 }
 
 }  // namespace kiln

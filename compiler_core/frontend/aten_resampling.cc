@@ -411,7 +411,7 @@ Values grid_sampler_2d(Call& c) {
   return {result.cast(x.dtype()).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kResamplingLowerings[] = {
     {"aten.upsample_nearest1d.default", upsample<Method::kNearest>},
     {"aten.upsample_nearest2d.default", upsample<Method::kNearest>},
     {"aten.upsample_nearest3d.default", upsample<Method::kNearest>},
@@ -453,7 +453,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> resampling_lowerings() {
-  return kLowerings;
+  return kResamplingLowerings;
 }
 
 }  // namespace kiln

@@ -7,7 +7,7 @@ namespace {
 
 // torch.nn.functional.ScalingType and SwizzleType.
 enum Recipe : int64_t { kTensorWise = 0, kRowWise = 1, k1x32 = 3, k1x128 = 4, k128x128 = 5 };
-enum Swizzle : int64_t { kNone = 0, k32x4x4 = 1 };
+enum Swizzle : int64_t { kNotSwizzled = 0, k32x4x4 = 1 };
 constexpr int64_t kBlock = 128, kSmallBlock = 32;
 
 // A scale in a shape that broadcasts with the matrix `x`. It is one number, one for each row or column,
@@ -128,9 +128,9 @@ Values scaled_mm(Call& c) {
 std::optional<Expr> scale_by_recipe(Expr scale, Expr lines, int64_t recipe, int64_t swizzle) {
   const Shape shape = lines.shape();
   if (recipe == k1x32 && scale.dtype() == DType::kF8E8M0 &&
-      (swizzle == kNone || swizzle == k32x4x4))
+      (swizzle == kNotSwizzled || swizzle == k32x4x4))
     return scale_of_small_blocks(scale, shape, static_cast<Swizzle>(swizzle));
-  if (scale.dtype() != DType::kF32 || swizzle != kNone) return std::nullopt;
+  if (scale.dtype() != DType::kF32 || swizzle != kNotSwizzled) return std::nullopt;
   if (recipe == kTensorWise && numel(scale.shape()).is(1)) return scale.reshape({});
   if (recipe == kRowWise && numel(scale.shape()) == shape[0]) return scale.reshape({shape[0], 1});
   if (recipe == k1x128 && scale.shape().size() == 2) return scale_beside(scale, lines);
@@ -154,7 +154,8 @@ Values scaled_mm_v2(Call& c) {
   };
   const std::vector<NodeId> scale_a = c.tensors("scale_a"), scale_b = c.tensors("scale_b");
   const int64_t recipe_a = one_of("recipe_a", -1), recipe_b = one_of("recipe_b", -1);
-  const int64_t swizzle_a = one_of("swizzle_a", kNone), swizzle_b = one_of("swizzle_b", kNone);
+  const int64_t swizzle_a = one_of("swizzle_a", kNotSwizzled),
+                swizzle_b = one_of("swizzle_b", kNotSwizzled);
   const std::vector<Dim> axes =
       c.has("contraction_dim") ? c.sizes("contraction_dim") : std::vector<Dim>{};
   if (!c.ok()) return {};
@@ -174,7 +175,7 @@ Values scaled_mm_v2(Call& c) {
   return product(c, x, y, {*of_x, *of_y, recipe_a == k1x32 && recipe_b == k1x32});
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kScaledMmLowerings[] = {
     {"aten._scaled_mm.default", scaled_mm},
     {"aten._scaled_mm_v2.default", scaled_mm_v2},
 };
@@ -182,7 +183,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> scaled_mm_lowerings() {
-  return kLowerings;
+  return kScaledMmLowerings;
 }
 
 }  // namespace kiln

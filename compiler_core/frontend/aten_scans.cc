@@ -128,7 +128,7 @@ Values cumulative_trapezoid(Call& c) {
   return {sums.cast(to_float_type(c.b.dtype(c.tensor("y")))).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kScanLowerings[] = {
     {"aten.cumprod.default", cumprod},
     {"aten.logcumsumexp.default", logcumsumexp},
     {"aten.cummax.default", running_extremum<Op::kReduceMax>},
@@ -144,7 +144,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> scan_lowerings() {
-  return kLowerings;
+  return kScanLowerings;
 }
 
 }  // namespace kiln

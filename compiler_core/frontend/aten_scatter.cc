@@ -2,14 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
-
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
 
 // The part of `x` that `shape`, nowhere larger, covers from the first element on.
 NodeId corner(GraphBuilder& b, NodeId x, const Shape& shape) {
@@ -346,7 +343,7 @@ Values embedding_dense_backward(Call& c) {
   return {b.cast(b.scatter(zero, indices, updates.id, Combine::kAdd), type)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kScatterLowerings[] = {
     {"aten.scatter.src", scatter<Combine::kSet>},
     {"aten.scatter.value", scatter_value},
     {"aten.scatter.reduce", scatter_combine},
@@ -369,7 +366,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> scatter_lowerings() {
-  return kLowerings;
+  return kScatterLowerings;
 }
 
 }  // namespace kiln

@@ -1,14 +1,11 @@
 // Sorting: sort, top-k, medians, and searches in sorted sequences. NaN is the greatest.
 #include <algorithm>
 
+#include "compiler_core/frontend/decompositions.h"
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
 namespace {
-
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
 
 // The positions of x's elements in order along an axis.
 NodeId order_along(GraphBuilder& b, NodeId x, int axis, bool descending) {
@@ -183,7 +180,7 @@ Values isin(Call& c) {
   return {(c.flag("invert", false) ? hits == 0 : hits != 0).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kSortingLowerings[] = {
     {"aten.sort.default", sort},
     {"aten.sort.stable", sort},
     {"aten.argsort.default", argsort},
@@ -206,7 +203,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> sorting_lowerings() {
-  return kLowerings;
+  return kSortingLowerings;
 }
 
 }  // namespace kiln

@@ -7,10 +7,6 @@
 namespace kiln {
 namespace {
 
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
-
 // chunks by count or by cut points; sizes differ by one at most.
 NodeId piece(GraphBuilder& b, NodeId x, int axis, int64_t start, int64_t end) {
   return b.slice(x, axis, end > start ? start : 0, std::max<int64_t>(end - start, 0));
@@ -150,7 +146,7 @@ Values broadcast_tensors(Call& c) {
   return xs;
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kStackingLowerings[] = {
     {"aten.tensor_split.sections", tensor_split},
     {"aten.tensor_split.indices", tensor_split},
     {"aten.meshgrid.default", meshgrid},
@@ -176,7 +172,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> stacking_lowerings() {
-  return kLowerings;
+  return kStackingLowerings;
 }
 
 }  // namespace kiln

@@ -8,10 +8,6 @@
 namespace kiln {
 namespace {
 
-size_t at(int axis) {
-  return static_cast<size_t>(axis);
-}
-
 // `sizes` with a -1 replaced by what is left of `total`.
 Shape complete_shape(Call& c, std::vector<Dim> sizes, const Dim& total) {
   Dim known = 1;
@@ -400,7 +396,7 @@ Values constant_pad(Call& c) {
   return {c.b.pad(x, std::move(low), std::move(high), bits)};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kViewLowerings[] = {
     {"aten.view.default", view},
     {"aten._unsafe_view.default", view},
     {"aten.reshape.default", reshape},
@@ -468,7 +464,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> view_lowerings() {
-  return kLowerings;
+  return kViewLowerings;
 }
 
 }  // namespace kiln

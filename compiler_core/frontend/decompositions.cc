@@ -9,27 +9,15 @@
 namespace kiln {
 namespace {
 
-enum Kind { kNothing, kBoolKind, kIntegerKind, kFloatKind };
+enum NumberKind { kNothing, kBoolKind, kIntegerKind, kFloatKind };
 
-Kind kind_of(DType dtype) {
+NumberKind kind_of(DType dtype) {
   return is_float(dtype) ? kFloatKind : dtype == DType::kBool ? kBoolKind : kIntegerKind;
-}
-
-DType dtype_of(const Number& number) {
-  switch (number.kind) {
-    case Number::Kind::kBool:
-      return DType::kBool;
-    case Number::Kind::kInt:
-      return DType::kI64;
-    case Number::Kind::kFloat:
-      return DType::kF32;  // the default dtype
-  }
-  return DType::kF32;
 }
 
 // Operands of one class (tensors, scalars, numbers) promoted among themselves.
 struct Promoted {
-  Kind kind = kNothing;
+  NumberKind kind = kNothing;
   DType dtype = DType::kBool;
 
   void add(DType other) {
@@ -45,9 +33,21 @@ Promoted combine(const Promoted& higher, const Promoted& lower) {
 
 }  // namespace
 
+DType dtype_of(const Number& number) {
+  switch (number.kind) {
+    case Number::Kind::kBool:
+      return DType::kBool;
+    case Number::Kind::kInt:
+      return DType::kI64;
+    case Number::Kind::kFloat:
+      return DType::kF32;  // the default dtype
+  }
+  return DType::kF32;
+}
+
 DType promote_types(DType a, DType b) {
   if (a == b) return a;
-  const Kind kind_a = kind_of(a), kind_b = kind_of(b);
+  const NumberKind kind_a = kind_of(a), kind_b = kind_of(b);
   if (kind_a != kind_b) return kind_a > kind_b ? a : b;
   if (kind_a == kFloatKind) {
     if (size_of(a) == size_of(b)) return DType::kF32;  // f16 with bf16

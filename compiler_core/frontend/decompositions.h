@@ -12,6 +12,13 @@
 
 namespace kiln {
 
+// An axis that is there, as the index of a shape's element.
+inline size_t at(int axis) {
+  return static_cast<size_t>(axis);
+}
+
+// Of a number that meets no tensor: f32 is the default dtype.
+DType dtype_of(const Number& number);
 // PyTorch's type promotion.
 DType promote_types(DType a, DType b);
 // The type promotion of tensors, scalars (rank 0) and Python numbers together: numbers and scalars

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kTextHeader = "kiln.graph ";
 // The text of a graph of some million nodes.
-constexpr uintmax_t kMaxTextBytes = uintmax_t{256} << 20;
+constexpr uintmax_t kMaxGraphBytes = uintmax_t{256} << 20;
 
 ExportedProgram as_program(Graph graph) {
   ExportedProgram program;
@@ -45,7 +45,7 @@ Result<ExportedProgram> read_graph_bytes(std::string_view bytes) {
     return read_archive(archive);
   }
   if (is_onnx(bytes)) return read_onnx_bytes(bytes, std::nullopt);
-  if (bytes.size() > kMaxTextBytes)
+  if (bytes.size() > kMaxGraphBytes)
     return fail(Code::kInvalidArgument, "the graph is too large: more than 256 MiB");
   if (bytes.starts_with(kTextHeader)) return read_text(std::string(bytes));
   std::string json;
@@ -67,7 +67,7 @@ Result<ExportedProgram> read_graph_file(const Path& path) {
   if (is_onnx(head)) return read_onnx_file(path);
   if (head != kTextHeader) return read_exported_program(path);
   std::error_code error;
-  if (std::filesystem::file_size(path, error) > kMaxTextBytes || error)
+  if (std::filesystem::file_size(path, error) > kMaxGraphBytes || error)
     return fail(Code::kInvalidArgument, path.string() + " is too large for a graph's text form");
   TRY(const std::string text, read_file(path));
   auto program = read_text(text);

@@ -7,19 +7,19 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-tl::unexpected<Error> invalid(std::string message) {
+tl::unexpected<Error> invalid_config(std::string message) {
   return fail(Code::kInvalidArgument, std::move(message));
 }
 
 Result<std::vector<int64_t>> constant_list(dom::element meta, std::string_view key) {
   dom::array list;
   if (meta[key].get(list) != simdjson::SUCCESS)
-    return invalid("'" + std::string(key) + "' is missing or no list");
+    return invalid_config("'" + std::string(key) + "' is missing or no list");
   std::vector<int64_t> values;
   for (const dom::element element : list) {
     int64_t value = 0;
     if (element["as_int"].get(value) != simdjson::SUCCESS || value < 0)
-      return invalid("'" + std::string(key) + "' has an entry that is no size");
+      return invalid_config("'" + std::string(key) + "' has an entry that is no size");
     values.push_back(value);
   }
   return values;
@@ -29,21 +29,21 @@ Result<PayloadEntry> payload_entry(dom::element element) {
   PayloadEntry entry;
   std::string_view path;
   if (element["path_name"].get(path) != simdjson::SUCCESS)
-    return invalid("'path_name' is missing or no string");
+    return invalid_config("'path_name' is missing or no string");
   entry.path_name = path;
   if (element["use_pickle"].get(entry.pickled) != simdjson::SUCCESS) entry.pickled = false;
   dom::element meta;
   if (element["tensor_meta"].get(meta) != simdjson::SUCCESS)
-    return invalid("'tensor_meta' is missing");
+    return invalid_config("'tensor_meta' is missing");
   if (meta["dtype"].get(entry.dtype.code) != simdjson::SUCCESS)
-    return invalid("'dtype' is missing or no integer");
+    return invalid_config("'dtype' is missing or no integer");
   TRY(entry.sizes, constant_list(meta, "sizes"));
   TRY(entry.strides, constant_list(meta, "strides"));
   if (entry.strides.size() != entry.sizes.size())
-    return invalid("'strides' and 'sizes' differ in length");
+    return invalid_config("'strides' and 'sizes' differ in length");
   if (meta["storage_offset"]["as_int"].get(entry.storage_offset) != simdjson::SUCCESS ||
       entry.storage_offset < 0)
-    return invalid("'storage_offset' is missing or no size");
+    return invalid_config("'storage_offset' is missing or no size");
   return entry;
 }
 
@@ -54,10 +54,10 @@ Result<std::unordered_map<std::string, PayloadEntry>> parse_payload_config(
   dom::parser parser;
   dom::element root;
   if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS)
-    return invalid(std::string("not valid JSON: ") + simdjson::error_message(error));
+    return invalid_config(std::string("not valid JSON: ") + simdjson::error_message(error));
   dom::object config;
   if (root["config"].get(config) != simdjson::SUCCESS)
-    return invalid("'config' is missing or no object");
+    return invalid_config("'config' is missing or no object");
   std::unordered_map<std::string, PayloadEntry> entries;
   for (const dom::key_value_pair each : config) {
     auto entry = payload_entry(each.value);

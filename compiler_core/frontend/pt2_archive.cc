@@ -21,7 +21,7 @@ constexpr int64_t kMaxEntries = 1 << 20;
 // Bounds on reading an archive that is something else, to say what it is.
 constexpr size_t kHeadBytes = 64 << 10, kMostNames = 1000;
 
-tl::unexpected<Error> invalid(std::string message) {
+tl::unexpected<Error> invalid_archive(std::string message) {
   return fail(Code::kInvalidArgument, std::move(message));
 }
 
@@ -34,18 +34,18 @@ tl::unexpected<Error> open_error(const Path& path, int code) {
   std::error_code ignored;
   if (code == ZIP_ER_NOENT) return fail(Code::kNotFound, "no file " + path.string());
   if (std::filesystem::is_directory(path, ignored))
-    return invalid(path.string() + " is a directory; give a .pt2 file");
+    return invalid_archive(path.string() + " is a directory; give a .pt2 file");
   std::array<char, 64> head{};
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(Code::kPermissionDenied, "cannot open " + path.string() + " for reading");
   file.read(head.data(), head.size());
   if (file.gcount() == 0)
-    return invalid(path.string() + " is empty; write it again with torch.export.save");
+    return invalid_archive(path.string() + " is empty; write it again with torch.export.save");
   if (head[0] == 'P' && head[1] == 'K')
-    return invalid(path.string() +
-                   " is a truncated or damaged zip archive; copy or export it again");
-  return invalid(path.string() +
-                 describe_other_file({head.data(), static_cast<size_t>(file.gcount())}));
+    return invalid_archive(path.string() +
+                           " is a truncated or damaged zip archive; copy or export it again");
+  return invalid_archive(path.string() +
+                         describe_other_file({head.data(), static_cast<size_t>(file.gcount())}));
 }
 
 // The beginning of the entry `index`.
@@ -61,8 +61,8 @@ std::string beginning(zip_t* archive, zip_uint64_t index) {
 Result<std::string> find_folder(zip_t* archive, const Path& path) {
   const int64_t count = zip_get_num_entries(archive, 0);
   if (count > kMaxEntries)
-    return invalid(path.string() + " has " + std::to_string(count) + " entries, more than " +
-                   std::to_string(kMaxEntries));
+    return invalid_archive(path.string() + " has " + std::to_string(count) +
+                           " entries, more than " + std::to_string(kMaxEntries));
   std::vector<std::string> names;  // the first of them, for an error
   std::string pickle;
   for (int64_t i = 0; i < count; ++i) {
@@ -76,7 +76,7 @@ Result<std::string> find_folder(zip_t* archive, const Path& path) {
     const std::string_view folder = name.substr(0, name.size() - kModel.size());
     if (folder.empty() || folder.find('/') == folder.size() - 1) return std::string(folder);
   }
-  return invalid(path.string() + describe_other_archive(names, pickle));
+  return invalid_archive(path.string() + describe_other_archive(names, pickle));
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ Result<Pt2Archive> Pt2Archive::of_bytes(std::string_view bytes) {
   zip_error_fini(&error);
   if (archive == nullptr || zip_get_num_entries(archive, 0) <= 0) {
     if (archive != nullptr) zip_discard(archive);
-    return invalid("not a zip archive, or a truncated or damaged one");
+    return invalid_archive("not a zip archive, or a truncated or damaged one");
   }
   return opened(archive, "the archive", bytes.size());
 }
@@ -118,8 +118,8 @@ Result<Pt2Archive> Pt2Archive::opened(zip* opened_zip, const Path& path, uint64_
   if (archive.contains("byteorder")) {
     TRY(const std::string order, archive.read_text("byteorder"));
     if (order != "little")
-      return invalid(path.string() + " was written with byte order '" + order.substr(0, 16) +
-                     "'; export it on a little-endian machine");
+      return invalid_archive(path.string() + " was written with byte order '" +
+                             order.substr(0, 16) + "'; export it on a little-endian machine");
   }
   return archive;
 }
@@ -136,8 +136,8 @@ Result<int64_t> Pt2Archive::size_of(const std::string& name) const {
       (stat.valid & ZIP_STAT_SIZE) == 0 || (stat.valid & ZIP_STAT_COMP_SIZE) == 0)
     return fail(Code::kNotFound, "the archive has no entry " + full);
   if (stat.comp_size > file_size_ || stat.size / kMaxRatio > stat.comp_size + 1)
-    return invalid("entry " + full + " of the archive claims " + std::to_string(stat.size) +
-                   " bytes, more than its file can hold");
+    return invalid_archive("entry " + full + " of the archive claims " + std::to_string(stat.size) +
+                           " bytes, more than its file can hold");
   return static_cast<int64_t>(stat.size);
 }
 
@@ -145,7 +145,7 @@ Status Pt2Archive::read_bytes(const std::string& name, int64_t offset, void* int
                               int64_t size) const {
   const std::string full = folder_ + name;
   const auto damaged = [&](std::string_view why) {
-    return invalid("entry " + full + " of the archive " + std::string(why));
+    return invalid_archive("entry " + full + " of the archive " + std::string(why));
   };
   std::unique_ptr<zip_file_t, CloseEntry> file(
       zip_fopen(archive_.get(), full.c_str(), ZIP_FL_ENC_RAW));
@@ -181,8 +181,9 @@ Status Pt2Archive::read_bytes(const std::string& name, int64_t offset, void* int
 Result<std::string> Pt2Archive::read_text(const std::string& name, size_t padding) const {
   TRY(const int64_t size, size_of(name));
   if (size > kMaxTextBytes)
-    return invalid("entry " + folder_ + name + " of the archive has " + std::to_string(size) +
-                   " bytes, more than the " + std::to_string(kMaxTextBytes) + " that Kiln reads");
+    return invalid_archive("entry " + folder_ + name + " of the archive has " +
+                           std::to_string(size) + " bytes, more than the " +
+                           std::to_string(kMaxTextBytes) + " that Kiln reads");
   std::string text;
   text.reserve(static_cast<size_t>(size) + padding);
   text.resize(static_cast<size_t>(size));

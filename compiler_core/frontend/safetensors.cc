@@ -17,7 +17,7 @@ constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kMaxRank = 64;
 
-tl::unexpected<Error> invalid(std::string message) {
+tl::unexpected<Error> invalid_file(std::string message) {
   return fail(Code::kInvalidArgument, "safetensors: " + std::move(message));
 }
 
@@ -36,7 +36,7 @@ constexpr DTypeName kDTypes[] = {
 Result<DType> dtype_of(std::string_view name) {
   for (const DTypeName& each : kDTypes)
     if (each.name == name) return each.dtype;
-  return invalid("dtype '" + std::string(name.substr(0, 16)) + "' is not covered");
+  return invalid_file("dtype '" + std::string(name.substr(0, 16)) + "' is not covered");
 }
 
 std::string_view name_of(DType dtype) {
@@ -60,12 +60,12 @@ struct Entry {
 
 Result<std::vector<int64_t>> sizes_in(dom::element element) {
   dom::array list;
-  if (element["shape"].get(list) != simdjson::SUCCESS) return invalid("'shape' is no list");
-  if (list.size() > kMaxRank) return invalid("'shape' has more than 64 axes");
+  if (element["shape"].get(list) != simdjson::SUCCESS) return invalid_file("'shape' is no list");
+  if (list.size() > kMaxRank) return invalid_file("'shape' has more than 64 axes");
   std::vector<int64_t> sizes;
   for (const dom::element each : list) {
     int64_t size = 0;
-    if (each.get(size) != simdjson::SUCCESS || size < 0) return invalid("'shape' has no size");
+    if (each.get(size) != simdjson::SUCCESS || size < 0) return invalid_file("'shape' has no size");
     sizes.push_back(size);
   }
   return sizes;
@@ -74,19 +74,20 @@ Result<std::vector<int64_t>> sizes_in(dom::element element) {
 Result<Entry> parse_entry(dom::key_value_pair field, uint64_t data_size) {
   Entry entry{std::string(field.key), DType::kF32, {}, 0, 0};
   std::string_view dtype;
-  if (field.value["dtype"].get(dtype) != simdjson::SUCCESS) return invalid("'dtype' is no string");
+  if (field.value["dtype"].get(dtype) != simdjson::SUCCESS)
+    return invalid_file("'dtype' is no string");
   TRY(entry.dtype, dtype_of(dtype));
   TRY(entry.sizes, sizes_in(field.value));
   dom::array offsets;
   if (field.value["data_offsets"].get(offsets) != simdjson::SUCCESS || offsets.size() != 2 ||
       offsets.at(0).get(entry.begin) != simdjson::SUCCESS ||
       offsets.at(1).get(entry.end) != simdjson::SUCCESS)
-    return invalid("'data_offsets' is no pair");
+    return invalid_file("'data_offsets' is no pair");
   TRY(const int64_t bytes, checked_bytes(entry.dtype, entry.sizes));
   if (entry.begin > entry.end || entry.end > data_size)
-    return invalid("the data lies outside the file; it may be truncated");
+    return invalid_file("the data lies outside the file; it may be truncated");
   if (entry.end - entry.begin != static_cast<uint64_t>(bytes))
-    return invalid("the data has another size than dtype and shape say");
+    return invalid_file("the data has another size than dtype and shape say");
   return entry;
 }
 
@@ -97,11 +98,12 @@ Status check_layout(std::vector<Entry>& entries, uint64_t data_size) {
   });
   uint64_t end = 0;
   for (const Entry& entry : entries) {
-    if (entry.begin < end) return invalid("tensor '" + entry.name + "' overlaps another");
-    if (entry.begin > end) return invalid("there is a hole before tensor '" + entry.name + "'");
+    if (entry.begin < end) return invalid_file("tensor '" + entry.name + "' overlaps another");
+    if (entry.begin > end)
+      return invalid_file("there is a hole before tensor '" + entry.name + "'");
     end = entry.end;
   }
-  return end == data_size ? Status{} : Status(invalid("there is data behind the last tensor"));
+  return end == data_size ? Status{} : Status(invalid_file("there is data behind the last tensor"));
 }
 
 Result<std::vector<Entry>> parse_header(std::string_view header, uint64_t data_size) {
@@ -109,8 +111,8 @@ Result<std::vector<Entry>> parse_header(std::string_view header, uint64_t data_s
   const simdjson::padded_string padded(header);
   dom::object root;
   if (const auto error = parser.parse(padded).get(root); error != simdjson::SUCCESS)
-    return invalid(std::string("the header is not a JSON object: ") +
-                   simdjson::error_message(error));
+    return invalid_file(std::string("the header is not a JSON object: ") +
+                        simdjson::error_message(error));
   std::vector<Entry> entries;
   for (const dom::key_value_pair field : root) {
     if (field.key == "__metadata__") continue;
@@ -139,12 +141,12 @@ std::string json_string(std::string_view text) {
 }  // namespace
 
 Result<std::map<std::string, Tensor>> parse_safetensors(std::string_view bytes) {
-  if (bytes.size() < kLengthBytes) return invalid("shorter than its 8 bytes of header length");
+  if (bytes.size() < kLengthBytes) return invalid_file("shorter than its 8 bytes of header length");
   const uint64_t length = load_length(bytes);
   bytes.remove_prefix(kLengthBytes);
   if (length > kMaxHeaderBytes || length > bytes.size())
-    return invalid("the header is said to have " + std::to_string(length) + " bytes, more than " +
-                   "there are; the file may be truncated");
+    return invalid_file("the header is said to have " + std::to_string(length) +
+                        " bytes, more than " + "there are; the file may be truncated");
   const std::string_view data = bytes.substr(length);
   TRY(const std::vector<Entry> entries, parse_header(bytes.substr(0, length), data.size()));
   std::map<std::string, Tensor> tensors;
@@ -153,7 +155,7 @@ Result<std::map<std::string, Tensor>> parse_safetensors(std::string_view bytes) 
     if (entry.end > entry.begin)
       std::memcpy(tensor.data(), data.data() + entry.begin, entry.end - entry.begin);
     if (!tensors.emplace(entry.name, std::move(tensor)).second)
-      return invalid("tensor '" + entry.name + "' is there twice");
+      return invalid_file("tensor '" + entry.name + "' is there twice");
   }
   return tensors;
 }
@@ -170,7 +172,8 @@ Status write_safetensors(const Path& path, const std::map<std::string, const Ten
   int64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     if (name_of(tensor->dtype()).empty())
-      return invalid("dtype " + std::string(to_string(tensor->dtype())) + " cannot be written");
+      return invalid_file("dtype " + std::string(to_string(tensor->dtype())) +
+                          " cannot be written");
     std::string sizes;
     for (const int64_t size : tensor->sizes())
       sizes += (sizes.empty() ? "" : ",") + std::to_string(size);

@@ -219,7 +219,7 @@ Values dequantize_affine_float8(Call& c) {
   return {(x.cast(DType::kF32) * scale).cast(type).id};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kTorchaoLowerings[] = {
     {"torchao.choose_qparams_affine.default", choose_qparams},
     {"torchao.quantize_affine.default", quantize_affine},
     {"torchao.dequantize_affine.default", dequantize_affine},
@@ -231,7 +231,7 @@ constexpr Lowering kLowerings[] = {
 }  // namespace
 
 std::span<const Lowering> torchao_lowerings() {
-  return kLowerings;
+  return kTorchaoLowerings;
 }
 
 }  // namespace kiln

@@ -8,7 +8,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kFewResults = 32;  // fewer fill too little of a tile
-constexpr int64_t kUnit = 8;         // elements of 16 bytes
+constexpr int64_t kVector = 8;       // elements of 16 bytes
 // Bytes of all images with their padding, and of the weights, as kernels count them.
 constexpr int64_t kMostImageBytes = int64_t{1} << 30, kMostWeightBytes = int64_t{1} << 29;
 constexpr int64_t kMostReach = int64_t{1} << 14;  // of a row or a column of windows
@@ -48,7 +48,7 @@ bool may_end_channels_last(const Graph& graph, NodeId convolution) {
   const std::vector<int64_t> in = constant_sizes(x.shape), weight = constant_sizes(w.shape),
                              out = constant_sizes(node.shape);
   if (std::ranges::count(out, 0) > 0 || std::ranges::count(in, 0) > 0) return false;
-  if (in[1] % kUnit != 0 || out[1] < kFewResults || out[1] % kUnit != 0) return false;
+  if (in[1] % kVector != 0 || out[1] < kFewResults || out[1] % kVector != 0) return false;
   const int64_t depth = (in[1] + 63) / 64 * 64 * 2;
   int64_t positions = 1;
   for (size_t i = 0; i < 2; ++i) {

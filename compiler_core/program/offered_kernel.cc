@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 constexpr size_t kMostNameBytes = 64, kMostHeaderBytes = 64 << 10, kDigits = 32;
@@ -26,7 +26,7 @@ bool is_word(std::string_view name) {
          });
 }
 
-std::string text_of(const Json& json, const char* name) {
+std::string text_of(const OrderedJson& json, const char* name) {
   const auto found = json.find(name);
   return found == json.end() || !found->is_string() ? "" : found->get<std::string>();
 }
@@ -83,18 +83,19 @@ std::string_view needed_template(std::string_view template_name) {
 }
 
 std::string offered_to_text(const OfferedKernel& offered) {
-  const Json header = {{"format", kFormat},
-                       {"workload", offered.workload.hex()},
-                       {"target", offered.target.to_string()},
-                       {"name", offered.name},
-                       {"recipe", Json::parse(recipe_to_json(offered.recipe))}};
+  const OrderedJson header = {{"format", kFormat},
+                              {"workload", offered.workload.hex()},
+                              {"target", offered.target.to_string()},
+                              {"name", offered.name},
+                              {"recipe", OrderedJson::parse(recipe_to_json(offered.recipe))}};
   return header.dump() + "\n" + offered.binary;
 }
 
 Result<OfferedKernel> offered_from_text(std::string_view text) {
   const size_t end = text.substr(0, kMostHeaderBytes).find('\n');
   if (end == std::string_view::npos) return refused("begins with a line of JSON");
-  const Json header = Json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
+  const OrderedJson header =
+      OrderedJson::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return refused("begins with a line of JSON");
   if (const auto format = header.find("format"); format == header.end() || *format != kFormat)
     return refused("has the format 1");

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxRank = 5;
 constexpr int64_t kMaxAxis = int64_t{1} << 32;
 constexpr int64_t kMaxStride = int64_t{1} << 40;
-constexpr int64_t kAlignment = 16;
+constexpr int64_t kMapAlignment = 16;
 
 tl::unexpected<Error> damaged_map(std::string_view why) {
   return fail(Code::kCorruption, fmt::format("a tensor map is damaged: {}", why));
@@ -80,14 +80,14 @@ Result<int64_t> TensorMap::extent(std::span<const int64_t> symbols) const {
     return fail(Code::kInvalidArgument, fmt::format("a tensor map cannot be made: {}", why));
   };
   TRY(int64_t bytes, offset.evaluate(symbols));
-  if (bytes < 0 || bytes % kAlignment != 0) return refuse("its offset is no multiple of 16");
+  if (bytes < 0 || bytes % kMapAlignment != 0) return refuse("its offset is no multiple of 16");
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
     TRY(const int64_t size, sizes[axis].evaluate(symbols));
     if (size < 1 || size > kMaxAxis) return refuse("an axis has no elements, or too many");
     int64_t stride = size_of(dtype);
     if (axis > 0) {
       TRY(stride, strides[axis - 1].evaluate(symbols));
-      if (stride < 0 || stride >= kMaxStride || stride % kAlignment != 0)
+      if (stride < 0 || stride >= kMaxStride || stride % kMapAlignment != 0)
         return refuse("a stride is no multiple of 16, or too large");
     }
     int64_t last = 0;

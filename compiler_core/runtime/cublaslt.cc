@@ -69,7 +69,7 @@ class Places {
 };
 
 template <class Function>
-bool find(void* library, const char* symbol, Function& function) {
+bool find_call(void* library, const char* symbol, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, symbol));
   return function != nullptr;
 }
@@ -90,11 +90,11 @@ Result<CublasLt> open_cublaslt(const std::string& file, const std::string& libcu
     return fail(Code::kUnsupported, fmt::format("the cuBLASLt here lacks {}", symbol));
   };
 #define KILN_FIND(name, ...) \
-  if (!find(handle, #name, lt.name)) return lacks(#name);
+  if (!find_call(handle, #name, lt.name)) return lacks(#name);
   KILN_CUBLASLT_FUNCTIONS(KILN_FIND)
 #undef KILN_FIND
-  if (!find(handle, "cublasLtGetVersion", lt.cublasLtGetVersion) ||
-      !find(handle, "cublasLtGetStatusString", lt.cublasLtGetStatusString))
+  if (!find_call(handle, "cublasLtGetVersion", lt.cublasLtGetVersion) ||
+      !find_call(handle, "cublasLtGetStatusString", lt.cublasLtGetStatusString))
     return lacks("cublasLtGetVersion or cublasLtGetStatusString");
   lt.version = std::to_string(lt.cublasLtGetVersion());
   return lt;

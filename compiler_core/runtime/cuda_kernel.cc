@@ -142,7 +142,7 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
   return function;
 }
 
-int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
+int64_t cuda_blocks_of(const Phase& phase, std::span<const int64_t> dims) {
   const Result<int64_t> blocks = phase.grid.blocks(dims);
   CHECK(blocks.has_value(), "a launch binds every symbol of its recipe");
   return *blocks;
@@ -263,7 +263,7 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
       TRY_STATUS(call->launch(args, workspace, bytes, dims, stream));
       continue;
     }
-    const int64_t blocks = blocks_of(phase, dims);
+    const int64_t blocks = cuda_blocks_of(phase, dims);
     if (blocks == 0) continue;
     if (blocks > kMostBlocks)
       return fail(Code::kInvalidArgument,

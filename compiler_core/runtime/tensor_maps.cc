@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostBuffers = 4096;  // of one map; a benchmark rotates over many
 
-Result<CUtensorMapDataType> data_type(DType dtype) {
+Result<CUtensorMapDataType> map_data_type(DType dtype) {
   switch (dtype) {
     case DType::kF64:
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
@@ -54,7 +54,7 @@ Result<CUtensorMap> encode(const CudaDevice::Impl& device, const TensorMap& map,
     return fail(Code::kUnsupported,
                 fmt::format("the NVIDIA driver here lacks {}: it is too old",
                             map.im2col ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled"));
-  TRY(const CUtensorMapDataType dtype, data_type(map.dtype));
+  TRY(const CUtensorMapDataType dtype, map_data_type(map.dtype));
   TRY_STATUS(map.extent(symbols).map([](int64_t) {}));
   TRY(const int64_t offset, map.offset.evaluate(symbols));
   const auto unsigned_value = [&](const Dim& dim) -> Result<uint64_t> {

@@ -55,7 +55,7 @@ std::string cookie(const HttpRequest& request, std::string_view name) {
 
 Result<Viewer> viewer_of(const HttpRequest& request, const Keyring* ring, int64_t now_s) {
   const std::string token = token_of(request);
-  Error why{Code::kPermissionDenied,
+  Error why{kiln::Code::kPermissionDenied,
             ring == nullptr ? "this coordinator takes no keys, so its page is for its own machine: "
                               "open it there under http://127.0.0.1, or through `ssh -L`"
                             : "reading this page from another machine takes a token; `kiln "
@@ -64,8 +64,9 @@ Result<Viewer> viewer_of(const HttpRequest& request, const Keyring* ring, int64_
   if (ring != nullptr && !token.empty()) {
     auto user = check_page_token(token, *ring, now_s);
     if (user && covers(user->grant, Grant::kRead)) return Viewer{*std::move(user), true, token};
-    why = user ? Error{Code::kPermissionDenied, "a key of that role does not read this page", 0}
-               : user.error();
+    why =
+        user ? Error{kiln::Code::kPermissionDenied, "a key of that role does not read this page", 0}
+             : user.error();
   }
   if (!is_this_machine(request)) return fail(std::move(why));
   return Viewer{{"", ring == nullptr ? Grant::kAdmin : Grant::kRead}, false, "this machine"};

@@ -24,9 +24,9 @@
 namespace kiln {
 namespace {
 
-constexpr char kSoftware[] = "kiln 0.1.0";
-constexpr int kTickMs = 100;
-constexpr int64_t kKeysMs = 500;
+constexpr char kFollowerSoftware[] = "kiln 0.1.0";
+constexpr int kFollowerTickMs = 100;
+constexpr int64_t kFollowerKeysMs = 500;
 constexpr int64_t kSecondMs = 1'000;
 constexpr int64_t kFreshMs = 900;  // less than a second with the way to the store
 constexpr size_t kMostWaiting = 100'000;
@@ -130,13 +130,13 @@ void Follower::Loop::run() {
 
 void Follower::Loop::tick() {
   const int64_t now = now_ms();
-  next_tick_ms = now + kTickMs;
+  next_tick_ms = now + kFollowerTickMs;
   if (options.status != nullptr) options.status->turned(Clock::now());
   for (const PeerId& peer : listener->take_gone()) close(peer);
   for (const PeerId& peer : blobs.take_stalled(now))
     refuse(peer, {Code::kUnavailable, "a request for blobs had no credit for 30 s: it ends", 0});
   if (now >= next_keys_ms) {
-    next_keys_ms = now + kKeysMs;
+    next_keys_ms = now + kFollowerKeysMs;
     (void)listener->refresh_keys();
   }
   if (now < next_second_ms) return;
@@ -238,10 +238,11 @@ void Follower::Loop::handle(const Received& received) {
 
 void Follower::Loop::welcome(const PeerId& peer, const Hello& hello, const User& user) {
   if (hello.protocol != kProtocolVersion)
-    return refuse(peer, {Code::kInvalidArgument,
-                         fmt::format("this coordinator ({}) speaks protocol {}, you ({}) speak {}",
-                                     kSoftware, kProtocolVersion, hello.software, hello.protocol),
-                         0});
+    return refuse(peer,
+                  {Code::kInvalidArgument,
+                   fmt::format("this coordinator ({}) speaks protocol {}, you ({}) speak {}",
+                               kFollowerSoftware, kProtocolVersion, hello.software, hello.protocol),
+                   0});
   close(peer);
   Session opened;
   opened.role = hello.role;
@@ -250,7 +251,7 @@ void Follower::Loop::welcome(const PeerId& peer, const Hello& hello, const User&
   const Session* session = sessions.open(peer, std::move(opened));
   if (session == nullptr)
     return refuse(peer, {Code::kOverloaded, "too many connections", options.core.retry_after_ms});
-  listener->send(peer, Welcome{kProtocolVersion, kSoftware, stamp, session->token,
+  listener->send(peer, Welcome{kProtocolVersion, kFollowerSoftware, stamp, session->token,
                                signer.public_key(), revoked.serial(), signer.endorsement(), true});
 }
 

@@ -19,7 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using page::Document;
-using page::Query;
 
 constexpr char kVersion[] = "kiln 0.1.0";
 constexpr auto kFresh = std::chrono::milliseconds(500);  // a snapshot serves so long
@@ -99,7 +98,7 @@ std::string state_of(const page::Snapshot& now) {
 }
 
 // The request that a form's fields describe.
-Result<AdminRequest> act_of(const Query& form) {
+Result<AdminRequest> act_of(const page::Query& form) {
   const std::string& kind = form.get("kind");
   AdminRequest request;
   if (kind == "drain") {
@@ -205,7 +204,7 @@ HttpAnswer PageServer::answer(const HttpRequest& request) {
   const auto viewer = page::viewer_of(request, source_.keyring(), wall_ms() / 1000);
   if (!viewer) return refused(request, viewer.error());
   if (request.is_get() && request.path == "/events") return stream();
-  if (request.is_get()) return view(request, *viewer, Query::parse(request.query));
+  if (request.is_get()) return view(request, *viewer, page::Query::parse(request.query));
   if (request.path == "/act") return act(request, *viewer);
   if (request.path == "/sign-out" && page::is_same_origin(request)) {
     HttpAnswer answer = see_other("/sign-in");
@@ -217,7 +216,8 @@ HttpAnswer PageServer::answer(const HttpRequest& request) {
   return guarded(plain_answer(405, "only forms of this page are sent here"));
 }
 
-HttpAnswer PageServer::view(const HttpRequest& request, const page::Viewer& viewer, Query query) {
+HttpAnswer PageServer::view(const HttpRequest& request, const page::Viewer& viewer,
+                            page::Query query) {
   const auto latest = snapshot();
   if (latest == nullptr)
     return guarded(plain_answer(503, "the coordinator's loop does not answer; see /healthz"));
@@ -250,7 +250,7 @@ HttpAnswer PageServer::view(const HttpRequest& request, const page::Viewer& view
 }
 
 Result<Document> PageServer::document(const std::string& path, const page::Snapshot& now,
-                                      const Query& query) {
+                                      const page::Query& query) {
   constexpr std::string_view kProgram = "/program/", kKernel = "/kernel/";
   if (path == "/") return page::overview(now);
   if (path == "/tuning") return page::tuning(now, query);
@@ -329,7 +329,7 @@ HttpAnswer PageServer::act(const HttpRequest& request, const page::Viewer& viewe
   if (!covers(viewer.user.grant, Grant::kAdmin))
     return guarded(plain_answer(
         403, "acts take a token of a key with the role admin: `kiln page-token --role admin`"));
-  const Query form = Query::parse(request.body);
+  const page::Query form = page::Query::parse(request.body);
   if (!page::is_same_origin(request) || form.get("token") != act_token(viewer))
     return guarded(plain_answer(403, "this did not come from the page as it is now; open it anew"));
   auto asked = act_of(form);
@@ -343,7 +343,7 @@ HttpAnswer PageServer::act(const HttpRequest& request, const page::Viewer& viewe
 HttpAnswer PageServer::sign_in(const HttpRequest& request) {
   if (request.is_get())
     return refused(request, {Code::kPermissionDenied, "a token of `kiln page-token` signs in", 0});
-  const Query form = Query::parse(request.body);
+  const page::Query form = page::Query::parse(request.body);
   const Keyring* ring = source_.keyring();
   if (ring == nullptr || !page::is_same_origin(request))
     return refused(request, {Code::kPermissionDenied, "nobody signs in here with a token", 0});
@@ -359,7 +359,7 @@ HttpAnswer PageServer::sign_in(const HttpRequest& request) {
 }
 
 HttpAnswer PageServer::refused(const HttpRequest& request, const Error& why) const {
-  if (Query::parse(request.query).wants_json() || request.path == "/events") {
+  if (page::Query::parse(request.query).wants_json() || request.path == "/events") {
     HttpAnswer answer = plain_answer(401, why.message);
     answer.headers = {{"WWW-Authenticate", "Bearer"}};
     return guarded(std::move(answer));

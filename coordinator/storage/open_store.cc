@@ -13,7 +13,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kLeaseBits = 32;  // as generation.h has them
+constexpr int kBitsOfLeases = 32;  // as generation.h has them
 // With retries; a client waits, and all writes behind it.
 constexpr std::chrono::seconds kPatienceWithObjects{10};
 
@@ -56,7 +56,7 @@ Result<OpenedStore> open_postgres(const StoreChoice& choice) {
   options.stands_by = choice.stands_by;
   options.lost = choice.lost;
   TRY(auto store, PostgresStore::open(choice.url, std::move(objects), std::move(options)));
-  const uint64_t first_lease = store->epoch() << kLeaseBits;
+  const uint64_t first_lease = store->epoch() << kBitsOfLeases;
   OfferTable* const offers = &store->offers();
   return OpenedStore{*std::move(lock), std::move(store), offers, first_lease};
 }

@@ -30,7 +30,7 @@ constexpr int kAcceptBacklog = 4096;
 constexpr int kIoThreads = 2;  // a thread's worth of system calls for each the loop's worth of work
 // Rarer than the peers' own: each heartbeat's timer costs libzmq a pass over all other timers, so
 // that with a few thousand peers and two seconds an I/O thread would do little else.
-constexpr int kHeartbeatMs = 15'000, kHeartbeatTimeoutMs = 20'000;
+constexpr int kPeerHeartbeatMs = 15'000, kPeerTimeoutMs = 20'000;
 constexpr size_t kMaxBegunBytes = 512 << 20;
 constexpr int kWatchMs = 20;
 constexpr int64_t kFrameOverhead = 64;   // a frame's header and CURVE's additions
@@ -39,11 +39,6 @@ constexpr int kMaxInARow = 64;           // frames that are no messages, before 
 constexpr int kMonitorEvery = 256;       // messages, while they keep coming
 constexpr size_t kGeneratedIdBytes = 5;  // length of an id that the ROUTER made
 constexpr int kZapEnforceDomain = 93;    // zmq.h keeps its name among the drafts
-
-int remaining_ms(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
-}
 
 constexpr rlim_t kOtherDescriptors = 256;  // files, libzmq's own
 
@@ -263,8 +258,8 @@ Result<std::unique_ptr<Listener>> Listener::bind(const std::string& endpoint,
   set_common_options(impl->router);
   impl->router.set(zmq::sockopt::router_mandatory, true);
   impl->router.set(zmq::sockopt::backlog, kAcceptBacklog);
-  impl->router.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
-  impl->router.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
+  impl->router.set(zmq::sockopt::heartbeat_ivl, kPeerHeartbeatMs);
+  impl->router.set(zmq::sockopt::heartbeat_timeout, kPeerTimeoutMs);
   impl->router.set(zmq::sockopt::ipv6, parsed.ipv6);
   if (keyring != nullptr) TRY_STATUS(impl->secure(std::move(keyring)));
   if (zmq_bind(impl->router.handle(), parsed.address.c_str()) != 0) {

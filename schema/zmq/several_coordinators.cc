@@ -17,7 +17,7 @@ constexpr size_t kMostEndpoints = 16;
 constexpr int kLeastSilenceMs = 100;  // one that answers later than that is tried in vain
 constexpr milliseconds kBetweenRounds{50};
 
-int remaining_ms(Clock::time_point deadline) {
+int ms_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::max<int64_t>(left, 0));
 }
@@ -52,7 +52,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
     bool nobody_answers = true, all_refuse = true;
     Error why;
     for (const std::string& endpoint : turns) {
-      const int left_ms = remaining_ms(deadline);
+      const int left_ms = ms_until(deadline);
       const int wait_ms = several ? std::min(left_ms, std::max(part_ms, kLeastSilenceMs)) : left_ms;
       auto opened = open_one(endpoint, role, wait_ms, several, options);
       const bool follows = opened && (*opened)->welcome().follower;
@@ -62,13 +62,13 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& endpoint
       all_refuse &= !follows && why.code != Code::kUnavailable;
     }
     if (all_refuse || (!several && nobody_answers)) return fail(std::move(why));
-    if (remaining_ms(deadline) == 0 && nobody_answers)
+    if (ms_until(deadline) == 0 && nobody_answers)
       return fail(Code::kUnavailable,
                   fmt::format("no coordinator answers at {} within {} ms", endpoints, timeout_ms));
-    if (remaining_ms(deadline) == 0)
+    if (ms_until(deadline) == 0)
       return fail(Code::kUnavailable,
                   fmt::format("of the coordinators at {} none leads now", endpoints));
-    std::this_thread::sleep_for(std::min(kBetweenRounds, milliseconds(remaining_ms(deadline))));
+    std::this_thread::sleep_for(std::min(kBetweenRounds, milliseconds(ms_until(deadline))));
   }
 }
 

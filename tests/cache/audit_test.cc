@@ -10,7 +10,7 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-class AuditTest : public testing::Test {
+class AuditTest : public ::testing::Test {
  protected:
   void SetUp() override {
     cache_ = KernelCache::open(dir_.path()).value();

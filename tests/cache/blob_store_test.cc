@@ -11,7 +11,7 @@
 namespace kiln {
 namespace {
 
-class BlobStoreTest : public testing::Test {
+class BlobStoreTest : public ::testing::Test {
  protected:
   Path path_of(const Digest& digest) const {
     return dir_.path() / digest.hex().substr(0, 2) / digest.hex();

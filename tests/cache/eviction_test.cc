@@ -14,7 +14,7 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-class EvictionTest : public testing::Test {
+class EvictionTest : public ::testing::Test {
  protected:
   void open(int64_t max_bytes, int64_t keep_used_ms = 0) {
     cache_.reset();

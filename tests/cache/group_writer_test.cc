@@ -13,7 +13,7 @@ namespace {
 using samples::record;
 using Writer = GroupWriter<CacheIndex>;
 
-class WriterTest : public testing::Test {
+class WriterTest : public ::testing::Test {
  protected:
   // Holds the thread in a done, so that what is submitted next becomes one batch.
   void hold() {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-class IndexDamageTest : public testing::Test {
+class IndexDamageTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto cache = KernelCache::open(dir_.path()).value();

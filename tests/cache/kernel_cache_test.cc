@@ -29,11 +29,11 @@ class Folder final : public StorePlace {
 };
 
 INSTANTIATE_TEST_SUITE_P(Folder, StoreContract,
-                         testing::Values(StoreKind{"SqliteAndAFolder",
-                                                   [] { return std::make_unique<Folder>(); }}),
+                         ::testing::Values(StoreKind{"SqliteAndAFolder",
+                                                     [] { return std::make_unique<Folder>(); }}),
                          [](const auto& kind) { return kind.param.name; });
 
-class KernelCacheTest : public testing::Test {
+class KernelCacheTest : public ::testing::Test {
  protected:
   void reopen() {
     cache_.reset();

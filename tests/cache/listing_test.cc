@@ -13,7 +13,7 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-class ListingTest : public testing::Test {
+class ListingTest : public ::testing::Test {
  protected:
   ListingTest() {
     CacheOptions options;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-class MigrationTest : public testing::Test {
+class MigrationTest : public ::testing::Test {
  protected:
   void SetUp() override { load(2); }
   void load(int version) {

@@ -16,7 +16,7 @@ PendingTask task_of(const std::string& name) {
   return task;
 }
 
-class PendingTaskStoreTest : public testing::Test {
+class PendingTaskStoreTest : public ::testing::Test {
  protected:
   void SetUp() override { reopen(); }
   void reopen() {

@@ -11,7 +11,7 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-class TakingBack : public testing::Test {
+class TakingBack : public ::testing::Test {
  protected:
   void SetUp() override {
     open();

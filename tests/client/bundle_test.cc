@@ -12,7 +12,7 @@ namespace {
 
 using SharedFiles = std::shared_ptr<const ProgramFiles>;
 
-class BundleTest : public testing::Test {
+class BundleTest : public ::testing::Test {
  protected:
   static SharedFiles files(const Program& program, int blob, const SigningKey* key) {
     ProgramFiles made{program, {}, program_to_json(program), {}};

@@ -14,14 +14,14 @@ namespace {
 constexpr char kNowhere[] = "/nonexistent/lib.so";
 
 // tanh(a) - b: the order of inputs matters.
-Graph difference(int64_t rows) {
+Graph wide_difference(int64_t rows) {
   GraphBuilder builder;
   const NodeId a = builder.input(DType::kF32, {rows, 64});
   const NodeId b = builder.input(DType::kF32, {rows, 64});
   return *builder.finish({builder.binary(Op::kSub, builder.unary(Op::kTanh, a), b)});
 }
 
-Tensor filled(int64_t rows, double first) {
+Tensor filled_wide(int64_t rows, double first) {
   Tensor tensor(DType::kF32, {rows, 64});
   for (int64_t i = 0; i < tensor.numel(); ++i) tensor.set(i, first + 0.01 * static_cast<double>(i));
   return tensor;
@@ -46,7 +46,7 @@ CompileOptions compile_for(std::string_view target) {
   return options;
 }
 
-std::unique_ptr<Client> make_client(ClientOptions options) {
+std::unique_ptr<Client> make_gpu_client(ClientOptions options) {
   auto client = Client::create(std::move(options));
   EXPECT_TRUE(client) << client.error().message;
   return *std::move(client);
@@ -61,10 +61,10 @@ void expect_difference(const Graph& graph, const Tensor& a, const Tensor& b, con
 }
 
 TEST(CudaClient, CompilesHereAndRunsTheHostsTensorsOnTheGpu) {
-  const Graph graph = difference(3);
+  const Graph graph = wide_difference(3);
   ClientOptions options = with_gpu();
   options.open_gpu = true;
-  const auto client = make_client(options);
+  const auto client = make_gpu_client(options);
   for (const bool reduce_overhead : {false, true}) {
     CompileOptions wanted = compile_for("cuda");
     wanted.reduce_overhead = reduce_overhead;
@@ -75,7 +75,7 @@ TEST(CudaClient, CompilesHereAndRunsTheHostsTensorsOnTheGpu) {
     ASSERT_NE(device_of(**program), nullptr);
     EXPECT_EQ((*program)->program().target, device_of(**program)->facts().target());
     for (const double first : {-1.0, 2.0}) {
-      const Tensor a = filled(3, first), b = filled(3, 3);
+      const Tensor a = filled_wide(3, first), b = filled_wide(3, 3);
       const Tensor* inputs[] = {&a, &b};
       const auto outputs = (*program)->run(inputs);
       ASSERT_TRUE(outputs) << outputs.error().message;
@@ -85,11 +85,11 @@ TEST(CudaClient, CompilesHereAndRunsTheHostsTensorsOnTheGpu) {
 }
 
 TEST(CudaClient, LaunchTakesTheCallersPointersInTheCallersOrder) {
-  const Graph graph = difference(2);
-  const auto program = make_client(with_gpu())->compile(graph, compile_for("cuda:sm_90a"));
+  const Graph graph = wide_difference(2);
+  const auto program = make_gpu_client(with_gpu())->compile(graph, compile_for("cuda:sm_90a"));
   ASSERT_TRUE(program) << program.error().message;
   const auto gpu = device_of(**program);
-  const Tensor a = filled(2, -1), b = filled(2, 3);
+  const Tensor a = filled_wide(2, -1), b = filled_wide(2, 3);
   const auto x = DeviceBuffer::allocate(gpu, a.byte_size());
   const auto y = DeviceBuffer::allocate(gpu, b.byte_size());
   const auto z = DeviceBuffer::allocate(gpu, a.byte_size());
@@ -111,8 +111,8 @@ TEST(CudaClient, LaunchTakesTheCallersPointersInTheCallersOrder) {
 }
 
 TEST(CudaClient, WithoutAGpuAProgramIsMadeButNotLoaded) {
-  const auto client = make_client(without_gpu());
-  const auto program = client->fetch(difference(2), compile_for("cuda:sm_90a"));
+  const auto client = make_gpu_client(without_gpu());
+  const auto program = client->fetch(wide_difference(2), compile_for("cuda:sm_90a"));
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_EQ((*program)->outcome(), Outcome::kLocal);
   EXPECT_EQ(device_of(**program), nullptr);
@@ -120,27 +120,27 @@ TEST(CudaClient, WithoutAGpuAProgramIsMadeButNotLoaded) {
   EXPECT_EQ((*program)->program().target.device_model, "");
   ASSERT_EQ((*program)->artifacts().size(), (*program)->program().kernels.size());
   EXPECT_FALSE((*program)->artifacts()[0].binary.empty());
-  const Tensor a = filled(2, 0);
+  const Tensor a = filled_wide(2, 0);
   const Tensor* inputs[] = {&a, &a};
   EXPECT_EQ((*program)->run(inputs).error().code, Code::kUnsupported);
   EXPECT_EQ((*program)->launch({}, {}, nullptr).error().code, Code::kUnsupported);
 }
 
 TEST(CudaClient, WhatCannotRunHereIsSaidBeforeAnythingIsMade) {
-  const auto nobody = make_client(without_gpu());
-  const auto no_gpu = nobody->compile(difference(2), compile_for("cuda:sm_90a"));
+  const auto nobody = make_gpu_client(without_gpu());
+  const auto no_gpu = nobody->compile(wide_difference(2), compile_for("cuda:sm_90a"));
   ASSERT_FALSE(no_gpu);
   EXPECT_EQ(no_gpu.error().code, Code::kUnsupported);
   EXPECT_NE(no_gpu.error().message.find("cuda:sm_90a"), std::string::npos);
-  const auto which = nobody->fetch(difference(2), compile_for("cuda"));
+  const auto which = nobody->fetch(wide_difference(2), compile_for("cuda"));
   ASSERT_FALSE(which);
   EXPECT_EQ(which.error().code, Code::kUnsupported);
   EXPECT_NE(which.error().message.find("name the one to compile for"), std::string::npos)
       << which.error().message;
   // Another architecture than the GPU's.
-  const auto client = make_client(with_gpu());
-  EXPECT_TRUE(client->fetch(difference(2), compile_for("cuda:sm_80")));
-  const auto older = client->compile(difference(2), compile_for("cuda:sm_80"));
+  const auto client = make_gpu_client(with_gpu());
+  EXPECT_TRUE(client->fetch(wide_difference(2), compile_for("cuda:sm_80")));
+  const auto older = client->compile(wide_difference(2), compile_for("cuda:sm_80"));
   ASSERT_FALSE(older);
   EXPECT_EQ(older.error().code, Code::kUnsupported);
   EXPECT_NE(older.error().message.find("sm_90a"), std::string::npos) << older.error().message;
@@ -149,7 +149,7 @@ TEST(CudaClient, WhatCannotRunHereIsSaidBeforeAnythingIsMade) {
 TEST(CudaClient, WithoutNvrtcAndServiceItSaysWhatToInstall) {
   ClientOptions options = with_gpu();
   options.libnvrtc = kNowhere;
-  const auto program = make_client(options)->compile(difference(2), compile_for("cuda"));
+  const auto program = make_gpu_client(options)->compile(wide_difference(2), compile_for("cuda"));
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().code, Code::kUnavailable);
   EXPECT_NE(program.error().message.find("KILN_LIBNVRTC"), std::string::npos)
@@ -161,9 +161,9 @@ TEST(CudaClient, TheLocalTierServesAMachineWithoutNvrtc) {
   ASSERT_TRUE(dir);
   ClientOptions options = with_gpu();
   options.cache_dir = dir->path();
-  ASSERT_TRUE(make_client(options)->compile(difference(2), compile_for("cuda")));
+  ASSERT_TRUE(make_gpu_client(options)->compile(wide_difference(2), compile_for("cuda")));
   options.libnvrtc = kNowhere;
-  const auto again = make_client(options)->compile(difference(2), compile_for("cuda"));
+  const auto again = make_gpu_client(options)->compile(wide_difference(2), compile_for("cuda"));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ((*again)->outcome(), Outcome::kHit);
 }

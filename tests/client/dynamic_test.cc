@@ -13,7 +13,7 @@ namespace kiln {
 namespace {
 
 // tanh(a) - b of [rows, 5].
-Graph difference(int64_t most_rows = 4096) {
+Graph difference_of_rows(int64_t most_rows = 4096) {
   GraphBuilder builder;
   const Dim rows = Dim::symbol(builder.symbol({1, most_rows}, 31));
   const NodeId a = builder.input(DType::kF32, {rows, 5});
@@ -21,7 +21,7 @@ Graph difference(int64_t most_rows = 4096) {
   return *builder.finish({builder.binary(Op::kSub, builder.unary(Op::kTanh, a), b)});
 }
 
-Tensor filled(int64_t rows, double first) {
+Tensor filled_rows(int64_t rows, double first) {
   Tensor tensor(DType::kF32, {rows, 5});
   for (int64_t i = 0; i < tensor.numel(); ++i)
     tensor.set(i, first + 0.01 * static_cast<double>(i % 97));
@@ -30,11 +30,11 @@ Tensor filled(int64_t rows, double first) {
 
 template <class Run>
 void expect_right(int64_t rows, Run run) {
-  const Tensor a = filled(rows, -1), b = filled(rows, 3);
+  const Tensor a = filled_rows(rows, -1), b = filled_rows(rows, 3);
   const std::vector<const Tensor*> inputs = {&a, &b};
   const Result<std::vector<Tensor>> outputs = run(inputs);
   ASSERT_TRUE(outputs) << outputs.error().message;
-  const auto expected = interpret(difference(), inputs);
+  const auto expected = interpret(difference_of_rows(), inputs);
   ASSERT_EQ((*outputs)[0].sizes(), (std::vector<int64_t>{rows, 5}));
   for (int64_t i = 0; i < a.numel(); ++i)
     ASSERT_NEAR((*outputs)[0].get(i), (*expected)[0].get(i), 1e-5) << rows << " rows, " << i;
@@ -50,7 +50,7 @@ class DynamicClientTest : public ::testing::Test {
 };
 
 TEST_F(DynamicClientTest, OneProgramServesItsWholeRange) {
-  const auto program = client_->compile(difference(), options_);
+  const auto program = client_->compile(difference_of_rows(), options_);
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_EQ((*program)->program().symbols, (std::vector<ProgramSymbol>{{1, 4096, 31}}));
   for (const int64_t rows : {1, 2, 31, 32, 33, 1000, 4096, 1})
@@ -58,9 +58,9 @@ TEST_F(DynamicClientTest, OneProgramServesItsWholeRange) {
 }
 
 TEST_F(DynamicClientTest, SizesItDoesNotServeAreRefusedByName) {
-  const auto program = client_->compile(difference(64), options_);
+  const auto program = client_->compile(difference_of_rows(64), options_);
   ASSERT_TRUE(program) << program.error().message;
-  const Tensor large = filled(65, 0), seven = filled(7, 0), eight = filled(8, 0);
+  const Tensor large = filled_rows(65, 0), seven = filled_rows(7, 0), eight = filled_rows(8, 0);
   const auto message = [&](const Tensor& a, const Tensor& b) {
     const std::vector<const Tensor*> inputs = {&a, &b};
     const auto outputs = (*program)->run(inputs);
@@ -77,7 +77,7 @@ TEST_F(DynamicClientTest, SizesItDoesNotServeAreRefusedByName) {
 }
 
 TEST_F(DynamicClientTest, ThreeSpecialisationsStandSideBySideAndGuardsPick) {
-  const Graph graph = difference();
+  const Graph graph = difference_of_rows();
   const std::vector<std::vector<int64_t>> hints = {{1, 32, 512}};
   const auto set =
       SpecialisedProgram::make(graph, *parts_of_hints(graph.symbols(), hints), compile_);
@@ -105,9 +105,9 @@ TEST_F(DynamicClientTest, ThreeSpecialisationsStandSideBySideAndGuardsPick) {
 
 TEST_F(DynamicClientTest, ASizeOutsideEveryGuardIsSaidAndCompiledForOnce) {
   std::vector<std::string> said;
-  const auto set =
-      SpecialisedProgram::make(difference(), {{{{32, 32}, 32}}, {{{64, 128}, 64}}}, compile_,
-                               [&said](const std::string& message) { said.push_back(message); });
+  const auto set = SpecialisedProgram::make(
+      difference_of_rows(), {{{{32, 32}, 32}}, {{{64, 128}, 64}}}, compile_,
+      [&said](const std::string& message) { said.push_back(message); });
   ASSERT_TRUE(set) << set.error().message;
   EXPECT_TRUE((*set)->parts()[0].program->program().symbols.empty()) << "a size that is fixed";
   for (const int64_t rows : {32, 100})
@@ -118,7 +118,7 @@ TEST_F(DynamicClientTest, ASizeOutsideEveryGuardIsSaidAndCompiledForOnce) {
   EXPECT_EQ(said, std::vector<std::string>{
                       "no specialisation serves s0 = 33: compiling one for every size"});
   EXPECT_EQ((*set)->parts().size(), 3u);
-  const Tensor large = filled(4097, 0);
+  const Tensor large = filled_rows(4097, 0);
   const auto refused = (*set)->run(std::vector<const Tensor*>{&large, &large});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
@@ -142,7 +142,7 @@ TEST(PartsOfHints, AreEveryRangeWithEveryOther) {
 
 TEST(ParseHints, NamesSymbolsAndAxesOfInputs) {
   ExportedProgram program;
-  program.graph = difference();
+  program.graph = difference_of_rows();
   for (const char* name : {"x", "net.bias"}) {
     ExportedInput input;
     input.name = name;

@@ -10,8 +10,8 @@
 namespace kiln::cli {
 namespace {
 
-const Target kTarget = {Backend::kCpu, "x86-64-v4", "", 2, ""};
-const DevicePeak kPeak = {10, 100, 100, 100, "a made-up machine"};
+const Target kPageTarget = {Backend::kCpu, "x86-64-v4", "", 2, ""};
+const DevicePeak kPagePeak = {10, 100, 100, 100, "a made-up machine"};
 
 ExportedProgram read(const std::string& name) {
   auto program = read_graph_file(Path(KILN_GRAPHS_DIR) / "small" / (name + ".pt2"));
@@ -19,8 +19,8 @@ ExportedProgram read(const std::string& name) {
   return *std::move(program);
 }
 
-Explanation explained(const ExportedProgram& program, std::span<const Program> tuned = {}) {
-  auto explanation = explain(program, kTarget, Mode::kMaxAutotune, tuned, kPeak);
+Explanation explained_page(const ExportedProgram& program, std::span<const Program> tuned = {}) {
+  auto explanation = explain(program, kPageTarget, Mode::kMaxAutotune, tuned, kPagePeak);
   EXPECT_TRUE(explanation.has_value()) << explanation.error().message;
   return *std::move(explanation);
 }
@@ -30,7 +30,7 @@ bool has(const std::string& page, const std::string& text) {
 }
 
 TEST(ExplanationPage, HasKernelsSourcesBuffersCutsAndCandidates) {
-  const Explanation all = explained(read("linear_ln_gelu"));
+  const Explanation all = explained_page(read("linear_ln_gelu"));
   const std::string page = explanation_page("models/linear.pt2", all);
   for (const char* text :
        {"<h1>linear.pt2</h1>", "models/linear.pt2", "layer_norm, gelu", "model.py:96 in forward",
@@ -40,14 +40,14 @@ TEST(ExplanationPage, HasKernelsSourcesBuffersCutsAndCandidates) {
   EXPECT_TRUE(has(page, all.graph.hex()));
   for (const ExplainedKernel& kernel : all.kernels) {
     EXPECT_TRUE(has(page, kernel.workload.digest.hex()));
-    const auto space = *search_space(kernel.workload, kTarget, Libraries::kTake);
+    const auto space = *search_space(kernel.workload, kPageTarget, Libraries::kTake);
     for (const Schedule& schedule : space) EXPECT_TRUE(has(page, schedule.to_string()));
   }
   EXPECT_TRUE(has(page, "<span class=\"k\">extern</span>")) << "the source's words are told apart";
 }
 
 TEST(ExplanationPage, LinksLeadToPartsOfIt) {
-  const std::string page = explanation_page("f.pt2", explained(read("linear_ln_gelu")));
+  const std::string page = explanation_page("f.pt2", explained_page(read("linear_ln_gelu")));
   size_t links = 0;
   for (size_t at = page.find("href=\""); at != std::string::npos; at = page.find("href=\"", at)) {
     at += 6;
@@ -61,7 +61,7 @@ TEST(ExplanationPage, LinksLeadToPartsOfIt) {
 
 TEST(ExplanationPage, ATunedProgramsMeasurementsAreShown) {
   const ExportedProgram softmax = read("softmax");
-  const Explanation first = explained(softmax);
+  const Explanation first = explained_page(softmax);
   Program tuned;
   tuned.graph = first.graph;
   ProgramKernel& kernel = tuned.kernels.emplace_back();
@@ -69,22 +69,22 @@ TEST(ExplanationPage, ATunedProgramsMeasurementsAreShown) {
   kernel.schedule = first.kernels[0].schedule;
   kernel.report = {
       .candidates = 31, .measured = 17, .rejected = 3, .best_us = 12.5, .first_us = 25.25};
-  const std::string page = explanation_page("f.pt2", explained(softmax, {&tuned, 1}));
+  const std::string page = explanation_page("f.pt2", explained_page(softmax, {&tuned, 1}));
   EXPECT_TRUE(has(page, "12.5 us"));
   EXPECT_TRUE(has(page, "31 candidates, 17 measured, 3 rejected; the first guess took 25.2 us"));
   EXPECT_FALSE(has(explanation_page("f.pt2", first), "rejected;"));
   const double floor_us = first.launches[0].floor_us;
   tuned.kernels[0].report.best_us = 4 * floor_us;
-  EXPECT_TRUE(has(explanation_page("f.pt2", explained(softmax, {&tuned, 1})), "25 %"));
+  EXPECT_TRUE(has(explanation_page("f.pt2", explained_page(softmax, {&tuned, 1})), "25 %"));
   tuned.kernels[0].report.best_us = floor_us / 2;
-  const std::string cached = explanation_page("f.pt2", explained(softmax, {&tuned, 1}));
+  const std::string cached = explanation_page("f.pt2", explained_page(softmax, {&tuned, 1}));
   EXPECT_TRUE(has(cached, "in caches")) << "nothing is faster than a bound";
   EXPECT_FALSE(has(cached, "100 %"));
 }
 
 TEST(ExplanationPage, NamesFromOutsideAreText) {
   const std::string hostile = "</style><script>alert(1)</script>\u202e\"'\x01";
-  Explanation all = explained(read("linear_ln_gelu"));
+  Explanation all = explained_page(read("linear_ln_gelu"));
   all.cache = all.peak.source = all.alternative_reason = all.target.device_model = hostile;
   for (auto& each : all.alternatives) each.name = hostile;
   for (auto& each : all.buffers) each.value = hostile;
@@ -101,7 +101,7 @@ TEST(ExplanationPage, NamesFromOutsideAreText) {
 }
 
 TEST(Explanation, BuffersSayWhoWritesAndReadsThem) {
-  const Explanation all = explained(read("linear_ln_gelu"));
+  const Explanation all = explained_page(read("linear_ln_gelu"));
   int temporaries = 0, outputs = 0;
   for (const ExplainedBuffer& buffer : all.buffers) {
     EXPECT_GT(buffer.bytes, 0);

@@ -11,7 +11,7 @@
 namespace kiln {
 namespace {
 
-class ExportedDirectory : public testing::Test {
+class ExportedDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
     Program program = samples::program(1);

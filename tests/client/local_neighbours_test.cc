@@ -13,7 +13,7 @@ namespace {
 
 using std::filesystem::perms;
 
-class LocalNeighbours : public testing::Test {
+class LocalNeighbours : public ::testing::Test {
  protected:
   Path tier() const { return dir_.path() / "tier"; }
   static ProgramFiles compiled_here() {

@@ -6,7 +6,7 @@
 namespace kiln {
 namespace {
 
-class RevocationStoreTest : public testing::Test {
+class RevocationStoreTest : public ::testing::Test {
  protected:
   static Program program() {
     Program program;

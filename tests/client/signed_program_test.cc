@@ -32,7 +32,7 @@ Program program_of(const CompileRequest& asked) {
   return program;
 }
 
-class SignedProgram : public testing::Test {
+class SignedProgram : public ::testing::Test {
  protected:
   SignedProgram() {
     asked.graph = Digest::of("graph");
@@ -184,7 +184,7 @@ TEST(SignedAnswers, ThoseOfACoordinatorThatIsNotTheOneInTheKeyFileAreRefused) {
 
 // ---- The local tier ----
 
-class SignedTier : public testing::Test {
+class SignedTier : public ::testing::Test {
  protected:
   SignedTier() {
     asked.graph = Digest::of("graph");

@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-class TierAudit : public testing::Test {
+class TierAudit : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto tier = LocalTier::open(dir_.path()).value();

@@ -38,7 +38,7 @@ bool take(std::string_view word, std::string_view name, std::string& value) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   kiln::test::GpuFlags flags;
   flags.libcuda = environment("KILN_LIBCUDA");
   flags.libnvrtc = environment("KILN_LIBNVRTC");

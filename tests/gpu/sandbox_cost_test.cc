@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kAddGraph[] =
+constexpr char kSmallAdd[] =
     "kiln.graph 1\n"
     "%0 = input 0 : f32[10000]\n"
     "%1 = input 1 : f32[10000]\n"
@@ -71,7 +71,7 @@ class SandboxCost : public test::GpuTest {
     job.kind = Job::Kind::kCompile;  // verified, not timed
     job.kernel_key = Digest::of("a kernel");
     job.target = lab_->device()->facts().target();
-    job.workload_text = kAddGraph;
+    job.workload_text = kSmallAdd;
     job.seed = 7;
     const double cpu = cpu_ms();
     const auto begin = Clock::now();

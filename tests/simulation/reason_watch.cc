@@ -7,8 +7,8 @@
 namespace kiln::simulation {
 namespace {
 
-constexpr int kAsks = 3;          // for the graph, before a client is given up
-constexpr int64_t kTickMs = 100;  // until the first step of an incarnation
+constexpr int kAsks = 3;               // for the graph, before a client is given up
+constexpr int64_t kFirstStepMs = 100;  // until the first step of an incarnation
 
 bool says(const Error& error, const char* words) {
   return error.message.find(words) != std::string::npos;
@@ -100,7 +100,7 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
       if (says(error, "graphs are kept"))
         return options_.max_graph_bytes_kept == usual.max_graph_bytes_kept;
       if (says(error, "has reported yet"))
-        return now_ms - began_ms_ >= options_.fleet_returns_ms + kTickMs ||
+        return now_ms - began_ms_ >= options_.fleet_returns_ms + kFirstStepMs ||
                targets_seen_.contains(request.target.isa);
       return !says(error, "requests are waiting") && !says(error, "are queued already");
     case Code::kUnavailable:

@@ -16,7 +16,7 @@ constexpr int kParts = 8;  // so that ctest runs them side by side
 constexpr int kPartsWithBuilders = 2;
 constexpr uint64_t kSeedsAPart = 250;
 
-class Simulation : public testing::TestWithParam<int> {};
+class Simulation : public ::testing::TestWithParam<int> {};
 
 TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
   int64_t incarnations = 0, answers = 0, accepted = 0, fenced = 0, hedged = 0, set_aside = 0;
@@ -44,7 +44,7 @@ TEST_P(Simulation, InvariantsHoldUnderFaultsForEverySeed) {
   EXPECT_GT(set_aside, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, testing::Range(0, kParts + kPartsWithBuilders));
+INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, ::testing::Range(0, kParts + kPartsWithBuilders));
 
 // Found by longer runs, beyond the seeds above.
 TEST(SimulationOf, SeedsThatOnceFailed) {

@@ -16,15 +16,15 @@
 namespace kiln::testing {
 namespace {
 
-std::string graph_text() {
+std::string slow_graph_text() {
   return slow_magnitude_text(4096);
 }
 
 class Candidates : public ::testing::Test {
  protected:
-  Candidates() { EXPECT_TRUE(write_file(file_, graph_text())); }
+  Candidates() { EXPECT_TRUE(write_file(file_, slow_graph_text())); }
   std::string offer(const KernelOffer& offer) const {
-    const auto made = make_offer(*parse_graph(graph_text()), offer, {"", KILN_FAKE_LIBNVRTC});
+    const auto made = make_offer(*parse_graph(slow_graph_text()), offer, {"", KILN_FAKE_LIBNVRTC});
     EXPECT_TRUE(made) << made.error().message;
     if (!made) return "";
     const auto client = *ArtifactClient::create({service_.endpoint()});

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kGraph[] =
+constexpr char kSumGraph[] =
     "kiln.graph 1\n"
     "%0 = input 0 : f32[1024]\n"
     "%1 = input 1 : f32[1024]\n"
@@ -24,7 +24,7 @@ constexpr char kGraph[] =
 class GpuService : public ::testing::Test {
  protected:
   GpuService() : dir_(*TempDir::create()) {
-    EXPECT_TRUE(write_file(dir_.path() / "add.kiln", kGraph));
+    EXPECT_TRUE(write_file(dir_.path() / "add.kiln", kSumGraph));
   }
   Finished compile(const Service& service, const std::string& target,
                    const std::vector<std::string>& more = {}) const {

@@ -13,12 +13,12 @@
 namespace kiln::testing {
 namespace {
 
-constexpr int64_t kRows = 37, kColumns = 300;
+constexpr int64_t kCallRows = 37, kCallColumns = 300;
 
 // tanh(swish(sin(x), b) * rowmax(b)), swish being the user's.
 Graph program_with(const CustomOp& op) {
   GraphBuilder b;
-  const Shape shape = {kRows, kColumns};
+  const Shape shape = {kCallRows, kCallColumns};
   const NodeId x = b.input(DType::kF32, shape), bias = b.input(DType::kF32, shape);
   const NodeId in[] = {b.unary(Op::kSin, x), bias};
   const NodeId scale = b.broadcast(b.reduce(Op::kReduceMax, bias, {1}, true), Shape(shape));
@@ -28,7 +28,7 @@ Graph program_with(const CustomOp& op) {
 }
 
 Tensor values(double step) {
-  Tensor tensor(DType::kF32, {kRows, kColumns});
+  Tensor tensor(DType::kF32, {kCallRows, kCallColumns});
   for (int64_t i = 0; i < tensor.numel(); ++i)
     tensor.set(i, std::sin(step * static_cast<double>(i)));
   return tensor;

@@ -129,9 +129,9 @@ TEST(HostileArtifacts, KeysAreShownAsWords) {
   EXPECT_EQ(std::ranges::count(shown.out, '\n'), 2) << shown.out;
   std::vector<std::string> with_json = list;
   with_json.push_back("--json");
-  const Finished json = run(with_json);
-  ASSERT_EQ(json.exit_code, 0) << json.err;
-  EXPECT_EQ(json.json()["entries"].size(), 1u) << json.out;
+  const Finished listed = run(with_json);
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_EQ(listed.json()["entries"].size(), 1u) << listed.out;
 }
 
 TEST(HostileFiles, WhatNeverEndsOrIsTooLargeIsRefusedByName) {

@@ -16,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kElements = 1 << 16;
+constexpr int64_t kLongElements = 1 << 16;
 // Sines that Kiln's own kernels compute and the template leaves out: what it saves does not hang
 // on how busy this machine is.
 constexpr int kSines = 24;
 
 // x + 0 sin(x), again and again.
-std::string graph_text() {
-  const std::string type = "f32[" + std::to_string(kElements) + "]";
+std::string sines_text() {
+  const std::string type = "f32[" + std::to_string(kLongElements) + "]";
   std::string text = "kiln.graph 1\n%0 = input 0 : " + type + "\n%1 = constant 0x0p+0 : f32[]\n" +
                      "%2 = view %1 strides=[0] offset=[0] : " + type + "\n";
   std::string x = "%0";
@@ -42,9 +42,9 @@ std::string graph_text() {
 class OwnTemplate : public ::testing::Test {
  protected:
   OwnTemplate() : dir_(*TempDir::create()) {
-    Tensor x(DType::kF32, {kElements});
-    for (int64_t i = 0; i < kElements; ++i) x.set(i, std::cos(static_cast<double>(i)));
-    EXPECT_TRUE(write_file(graph_, graph_text()));
+    Tensor x(DType::kF32, {kLongElements});
+    for (int64_t i = 0; i < kLongElements; ++i) x.set(i, std::cos(static_cast<double>(i)));
+    EXPECT_TRUE(write_file(graph_, sines_text()));
     EXPECT_TRUE(write_safetensors(expected_, {{"in0", &x}, {"out0", &x}}));
   }
 

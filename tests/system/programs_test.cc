@@ -9,15 +9,15 @@
 namespace kiln::testing {
 namespace {
 
-struct Program {
+struct NamedProgram {
   const char* name;
   size_t launches;  // a good human's plan; 0 where none is laid down
 };
 
-class Programs : public OneService<::testing::TestWithParam<Program>> {
+class Programs : public OneService<::testing::TestWithParam<NamedProgram>> {
  protected:
   static void expect_right(const std::string& mode) {
-    const Program& program = GetParam();
+    const NamedProgram& program = GetParam();
     const std::string archive = small_graph(program.name) + ".pt2";
     // Training graphs written by hand are in text form.
     const std::string file =
@@ -46,18 +46,21 @@ TEST_P(Programs, RunRightWhenTuned) {
 INSTANTIATE_TEST_SUITE_P(
     , Programs,
     ::testing::Values(
-        Program{"fused_gelu", 1}, Program{"sincos", 1}, Program{"sincos_broadcast", 1},
-        Program{"dup_and_dead", 1}, Program{"softmax", 1}, Program{"softmax_dim0", 1},
-        Program{"layernorm", 1}, Program{"rmsnorm_residual", 1}, Program{"swiglu", 1},
-        Program{"rope", 1}, Program{"colsum", 1}, Program{"relu_matmul", 1}, Program{"matmul", 1},
-        Program{"matmul_bf16", 1}, Program{"linear_decode", 1}, Program{"linear_bias_gelu", 1},
-        Program{"mlp_silu", 2}, Program{"mlp_relu", 2}, Program{"ffn_gelu", 2},
-        Program{"linear_ln_gelu", 2}, Program{"attention", 1}, Program{"argmax", 1},
-        Program{"where_on_sum", 1}, Program{"cross_entropy", 2}, Program{"sdpa_causal", 1},
-        Program{"cond_sin_cos", 1}, Program{"embedding_sum", 2}, Program{"train_step_mlp", 15},
-        Program{"attention_backward", 0}, Program{"layernorm_backward", 0},
-        Program{"conv_backward", 0}, Program{"conv_bn_relu", 2}, Program{"conv_residual", 4},
-        Program{"bert", 21}, Program{"gpt2", 21}, Program{"llama", 29}),
+        NamedProgram{"fused_gelu", 1}, NamedProgram{"sincos", 1},
+        NamedProgram{"sincos_broadcast", 1}, NamedProgram{"dup_and_dead", 1},
+        NamedProgram{"softmax", 1}, NamedProgram{"softmax_dim0", 1}, NamedProgram{"layernorm", 1},
+        NamedProgram{"rmsnorm_residual", 1}, NamedProgram{"swiglu", 1}, NamedProgram{"rope", 1},
+        NamedProgram{"colsum", 1}, NamedProgram{"relu_matmul", 1}, NamedProgram{"matmul", 1},
+        NamedProgram{"matmul_bf16", 1}, NamedProgram{"linear_decode", 1},
+        NamedProgram{"linear_bias_gelu", 1}, NamedProgram{"mlp_silu", 2},
+        NamedProgram{"mlp_relu", 2}, NamedProgram{"ffn_gelu", 2}, NamedProgram{"linear_ln_gelu", 2},
+        NamedProgram{"attention", 1}, NamedProgram{"argmax", 1}, NamedProgram{"where_on_sum", 1},
+        NamedProgram{"cross_entropy", 2}, NamedProgram{"sdpa_causal", 1},
+        NamedProgram{"cond_sin_cos", 1}, NamedProgram{"embedding_sum", 2},
+        NamedProgram{"train_step_mlp", 15}, NamedProgram{"attention_backward", 0},
+        NamedProgram{"layernorm_backward", 0}, NamedProgram{"conv_backward", 0},
+        NamedProgram{"conv_bn_relu", 2}, NamedProgram{"conv_residual", 4}, NamedProgram{"bert", 21},
+        NamedProgram{"gpt2", 21}, NamedProgram{"llama", 29}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

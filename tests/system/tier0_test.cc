@@ -34,9 +34,9 @@ Graph scaled_sum(int factor) {
       .value();
 }
 
-enum class Answer : uint8_t { kRight, kWrong, kRefused };
+enum class Tier0Answer : uint8_t { kRight, kWrong, kRefused };
 
-Answer run_once(const CompiledProgram& program, int factor) {
+Tier0Answer run_once(const CompiledProgram& program, int factor) {
   Tensor x(DType::kF32, {kRows, kColumns}), y(DType::kF32, {kRows, kColumns});
   for (int i = 0; i < kRows * kColumns; ++i) {
     x.set(i, i);
@@ -44,10 +44,10 @@ Answer run_once(const CompiledProgram& program, int factor) {
   }
   const Tensor* const inputs[] = {&x, &y};
   const auto outputs = program.run(inputs);
-  if (!outputs) return Answer::kRefused;
+  if (!outputs) return Tier0Answer::kRefused;
   for (int i = 0; i < kRows * kColumns; ++i)
-    if (outputs->front().get(i) != (i + 1) * factor) return Answer::kWrong;
-  return Answer::kRight;
+    if (outputs->front().get(i) != (i + 1) * factor) return Tier0Answer::kWrong;
+  return Tier0Answer::kRight;
 }
 
 class Tier0 : public ::testing::Test {
@@ -98,7 +98,7 @@ class Tier0 : public ::testing::Test {
       if (!made) return nullptr;
       EXPECT_EQ((*made)->first()->outcome(), Outcome::kTier0);
       EXPECT_EQ((*made)->first()->program().mode, Mode::kDefault);
-      EXPECT_EQ(run_once(*(*made)->first(), factor), Answer::kRight);
+      EXPECT_EQ(run_once(*(*made)->first(), factor), Tier0Answer::kRight);
       return *std::move(made);
     }
     ADD_FAILURE() << "no worker came\n" << log();
@@ -110,8 +110,8 @@ class Tier0 : public ::testing::Test {
     EXPECT_NE(now, program.first());
     EXPECT_EQ(now->program().mode, Mode::kMaxAutotune);
     EXPECT_GT(now->program().kernels.at(0).report.best_us, 0) << "it was measured";
-    EXPECT_EQ(run_once(*now, factor), Answer::kRight);
-    EXPECT_EQ(run_once(*program.first(), factor), Answer::kRight) << "whoever still has it";
+    EXPECT_EQ(run_once(*now, factor), Tier0Answer::kRight);
+    EXPECT_EQ(run_once(*program.first(), factor), Tier0Answer::kRight) << "whoever still has it";
   }
 
   const TempDir dir_;
@@ -127,7 +127,7 @@ TEST_F(Tier0, CallsOfSeveralThreadsStayRightWhileTheTunedProgramTakesItsPlace) {
   std::vector<std::jthread> callers;
   for (int i = 0; i < 4; ++i)
     callers.emplace_back([&] {
-      while (!stop) (run_once(*program->current(), 2) == Answer::kRight ? right : wrong)++;
+      while (!stop) (run_once(*program->current(), 2) == Tier0Answer::kRight ? right : wrong)++;
     });
   expect_tuned(*program, 2);
   const int before = right;
@@ -147,7 +147,7 @@ TEST_F(Tier0, ItIsTunedThoughTheCoordinatorIsKilled) {
   ASSERT_NE(program, nullptr);
   service.signal(SIGKILL);
   service.wait();
-  EXPECT_EQ(run_once(*program->current(), 3), Answer::kRight) << "calls need no service";
+  EXPECT_EQ(run_once(*program->current(), 3), Tier0Answer::kRight) << "calls need no service";
   service = coordinator();
   expect_tuned(*program, 3);
 }
@@ -229,7 +229,7 @@ TEST_F(EarlyWithdrawal, UsersOfAWrongFirstChoiceHearOfItAndTheNextRequestGetsThe
   for (int factor = 2; factor < 2 + kPrograms && replaced < 2; ++factor) {
     const auto early = user->compile(scaled_sum(factor), options(Mode::kDefault));
     if (!early) continue;  // it was found wrong meanwhile, and no choice is left
-    if (run_once(**early, factor) != Answer::kWrong) continue;
+    if (run_once(**early, factor) != Tier0Answer::kWrong) continue;
     EXPECT_FALSE((*early)->verified());
     ++withdrawn;
     // The request for the verified program is answered when the first choice was found wrong.
@@ -237,20 +237,22 @@ TEST_F(EarlyWithdrawal, UsersOfAWrongFirstChoiceHearOfItAndTheNextRequestGetsThe
     verified.verify = true;
     const auto next = client()->compile(scaled_sum(factor), verified);
     // A client hears of it with its next answer, whatever it asks.
-    for (int tries = 0; tries < 600 && run_once(**early, factor) != Answer::kRefused; ++tries) {
+    for (int tries = 0; tries < 600 && run_once(**early, factor) != Tier0Answer::kRefused;
+         ++tries) {
       (void)user->look_up(scaled_sum(factor + 1'000 + tries), options(Mode::kDefault));
       std::this_thread::sleep_for(milliseconds(100));
     }
-    EXPECT_EQ(run_once(**early, factor), Answer::kRefused) << "it is loaded no more\n" << log();
+    EXPECT_EQ(run_once(**early, factor), Tier0Answer::kRefused) << "it is loaded no more\n"
+                                                                << log();
     if (!next) continue;  // every choice was one of the liar's
     ++replaced;
     EXPECT_TRUE((*next)->verified());
-    EXPECT_EQ(run_once(**next, factor), Answer::kRight);
+    EXPECT_EQ(run_once(**next, factor), Tier0Answer::kRight);
     EXPECT_NE((*next)->program().kernels.at(0).schedule,
               (*early)->program().kernels.at(0).schedule);
     const auto again = user->compile(scaled_sum(factor), options(Mode::kDefault));
     ASSERT_TRUE(again) << again.error().message;
-    EXPECT_EQ(run_once(**again, factor), Answer::kRight);
+    EXPECT_EQ(run_once(**again, factor), Tier0Answer::kRight);
   }
   EXPECT_GT(replaced, 0) << withdrawn << " first choices were wrong\n" << log();
   EXPECT_GE(kiln({"stats", "--json"}).json()["withdrawn"].get<int>(), withdrawn);

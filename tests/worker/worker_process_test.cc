@@ -56,7 +56,7 @@ bool eventually(Predicate holds) {
 
 constexpr auto kHasResult = [](const WorkerReport& report) { return !report.results.empty(); };
 
-class WorkerProcess : public testing::Test {
+class WorkerProcess : public ::testing::Test {
  protected:
   void SetUp() override {
     auto bound = Listener::bind("tcp://127.0.0.1:0");

@@ -13,14 +13,14 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kOpenQuietMs = 600'000;  // the reference of a large workload takes minutes
-constexpr double kTimedUs = 20'000;        // the launches that are timed, by the runner's own word
-constexpr int kTries = 3;                  // a machine with other work is slower now and then
+constexpr int64_t kConfirmQuietMs = 600'000;  // the reference of a large workload takes minutes
+constexpr double kTimedUs = 20'000;  // the launches that are timed, by the runner's own word
+constexpr int kTries = 3;            // a machine with other work is slower now and then
 
 // The reply as a `T`. kInternal: the runner says that it cannot.
 template <class T>
-Result<T> ask(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms,
-              int64_t most_ms = 0) {
+Result<T> answer_of(RunnerProcess& runner, const runner::Request& request, int64_t quiet_ms,
+                    int64_t most_ms = 0) {
   TRY(runner::Reply reply, runner.call(request, quiet_ms, most_ms));
   if (auto* failed = std::get_if<runner::Failed>(&reply)) return fail(std::move(failed->error));
   if (auto* wanted = std::get_if<T>(&reply)) return std::move(*wanted);
@@ -47,10 +47,11 @@ class Confirmer {
   // The verdict; errors are of the processes.
   Result<runner::Verified> confirm(double median_us) {
     TRY(const auto opened,
-        ask<runner::Opened>(judge_, runner::OpenWorkload{seed_, job_.workload_text}, kOpenQuietMs));
+        answer_of<runner::Opened>(judge_, runner::OpenWorkload{seed_, job_.workload_text},
+                                  kConfirmQuietMs));
     runner_.end();  // whatever the kernel left there
     quiet_ms_ = job_.policy.launch_timeout_ms + runner::kProgressPeriodMs + kSlackMs;
-    TRY_STATUS(ask<runner::Opened>(
+    TRY_STATUS(answer_of<runner::Opened>(
                    runner_, runner::OpenWorkload{seed_, job_.workload_text, true, opened.floats},
                    quiet_ms_)
                    .map([](const runner::Opened&) {}));
@@ -73,13 +74,14 @@ class Confirmer {
   Result<runner::Verified> judge(uint64_t launches) {
     clock_->restart();
     TRY(runner::Launched launched,
-        ask<runner::Launched>(runner_,
-                              runner::LaunchKernel{recipe_to_json(artifact_.recipe),
-                                                   artifact_.binary, artifact_.digest, launches},
-                              quiet_ms_, 2 * quiet_ms_));
+        answer_of<runner::Launched>(
+            runner_,
+            runner::LaunchKernel{recipe_to_json(artifact_.recipe), artifact_.binary,
+                                 artifact_.digest, launches},
+            quiet_ms_, 2 * quiet_ms_));
     took_ = clock_->elapsed();
-    return ask<runner::Verified>(judge_, runner::JudgeOutputs{std::move(launched.outputs)},
-                                 kOpenQuietMs);
+    return answer_of<runner::Verified>(judge_, runner::JudgeOutputs{std::move(launched.outputs)},
+                                       kConfirmQuietMs);
   }
 
   Result<runner::Verified> check_time(double median_us) {

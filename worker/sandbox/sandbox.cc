@@ -24,7 +24,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET;
+constexpr int kOwnNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET;
 constexpr uid_t kNobody = 65534;
 constexpr size_t kStackBytes = 64 << 10;
 constexpr rlim_t kCompilerBytes = rlim_t{4} << 30;  // of addresses, its libraries' among them
@@ -373,7 +373,7 @@ Result<pid_t> Sandbox::spawn(const Command& command) const {
   if (root && compiler && pieces_.namespaces &&
       ::chown(command.directory.c_str(), kNobody, kNobody) != 0)
     return fail(Code::kUnavailable, "cannot hand a folder to a compiler");
-  auto child = start(plan, pieces_.namespaces ? kNamespaces : 0);
+  auto child = start(plan, pieces_.namespaces ? kOwnNamespaces : 0);
   if (!child)
     return fail(child.error().within(fmt::format("cannot start {} in the sandbox", program)));
   return child;

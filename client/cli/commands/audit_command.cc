@@ -19,7 +19,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int64_t kPage = 200;
+constexpr int64_t kActsAPage = 200;
 
 // The acts before a number, the latest first.
 using ReadActs = std::function<Result<std::vector<AdminAct>>(int64_t before)>;
@@ -28,7 +28,7 @@ Result<ReadActs> acts_of_directory(const Options& options) {
   TRY(const Path file, index_file(options, ", or a database with --store"));
   TRY(CacheIndex opened, CacheIndex::open_for_reading(file));
   const auto index = std::make_shared<CacheIndex>(std::move(opened));
-  return ReadActs([index](int64_t before) { return index->acts(before, kPage); });
+  return ReadActs([index](int64_t before) { return index->acts(before, kActsAPage); });
 }
 
 Result<ReadActs> acts_of_database(const Options& options) {
@@ -40,7 +40,8 @@ Result<ReadActs> acts_of_database(const Options& options) {
         Code::kUnsupported,
         "the database's tables have no audit trail yet: a coordinator of this release brings "
         "them up to date when it starts");
-  return ReadActs([connection](int64_t before) { return reads::acts(*connection, before, kPage); });
+  return ReadActs(
+      [connection](int64_t before) { return reads::acts(*connection, before, kActsAPage); });
 }
 
 std::string line_of(const AdminAct& act) {

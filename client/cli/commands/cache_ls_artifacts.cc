@@ -1,5 +1,4 @@
 // `kiln cache ls --kind inductor`: what a store keeps for other compilers, read from its directory.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +14,6 @@
 
 namespace kiln::cli {
 namespace {
-
-std::string time_text(int64_t ms) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(ms / 1000)));
-}
 
 std::string audience_text(const Audience& audience) {
   std::string text = audience.is_all() ? "all" : audience.to_text();
@@ -47,7 +42,7 @@ nlohmann::ordered_json json_of(const ListedArtifact& artifact) {
           {"owner", artifact.owner},         {"audience", audience_text(artifact.audience)}};
 }
 
-Result<void> list(const Options& options) {
+Result<void> list_them(const Options& options) {
   TRY(std::vector<ListedArtifact> artifacts,
       ArtifactStore::list(Path(options.data_dir) / kArtifactsFile, options.kind, 0));
   sort(artifacts, options.sort);
@@ -88,7 +83,7 @@ Result<void> list(const Options& options) {
 }  // namespace
 
 int cache_ls_artifacts(const Options& options) {
-  const auto listed = list(options);
+  const auto listed = list_them(options);
   if (listed) return kDone;
   print_error(options.data_dir, listed.error());
   return exit_code_of_store(listed.error());

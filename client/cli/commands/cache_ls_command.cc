@@ -1,5 +1,4 @@
 // `kiln cache ls`: programs and kernels of a store, read from its directory.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,10 +91,6 @@ class Listing {
 
   CacheIndex index_;
 };
-
-std::string time_text(int64_t ms) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(ms / 1000)));
-}
 
 nlohmann::ordered_json json_of(const Line& line) {
   const bool program = line.entry.id.kind == EntryKind::kProgram;

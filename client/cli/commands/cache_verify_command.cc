@@ -66,7 +66,7 @@ void print_text(const AuditReport& report, bool repaired) {
 }
 
 // The coordinator's public key when it is known, else empty.
-Result<std::string> signer_of(const Options& options) {
+Result<std::string> expected_signer(const Options& options) {
   if (!options.signer.empty()) return read_signer(options.signer);
   if (options.key.empty()) return std::string();
   TRY(const ClientKey key, read_client_key(options.key));
@@ -81,7 +81,7 @@ Result<AuditReport> audit_directory(const Options& options) {
                 options.data_dir +
                     " is a client's cache: it needs no --repair, since clients remove what is bad "
                     "when they come upon it");
-  TRY(const std::string signer, signer_of(options));
+  TRY(const std::string signer, expected_signer(options));
   if (signer.empty())
     std::fputs(
         "kiln: no signing key is known, so that only this machine's own signatures are "

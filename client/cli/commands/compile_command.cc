@@ -12,10 +12,6 @@
 namespace kiln::cli {
 namespace {
 
-void say(const std::string& what) {
-  std::fprintf(stderr, "kiln: %s\n", what.c_str());
-}
-
 // Gets the program of one graph, with a progress line. Loads nothing, so code for a GPU needs none
 // here.
 SpecialisedProgram::Compile getter(Client& client, const Options& options,

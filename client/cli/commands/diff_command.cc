@@ -12,7 +12,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr size_t kShown = 20;  // differences printed for people
+constexpr size_t kDifferencesShown = 20;  // differences printed for people
 
 Result<ExportedProgram> read_side(const std::string& file) {
   auto program = read_graph_file(file);
@@ -25,14 +25,14 @@ std::string difference_text(const Options& options, const ProgramDifference& fou
   if (found.same()) return fmt::format("same computation, graph digest {}\n", found.first.hex());
   std::string text = fmt::format("- {}  {}\n+ {}  {}\n", found.first.short_hex(), options.files[0],
                                  found.second.short_hex(), options.files[1]);
-  for (size_t i = 0; i < found.differences.size() && i < kShown; ++i) {
+  for (size_t i = 0; i < found.differences.size() && i < kDifferencesShown; ++i) {
     const Difference& each = found.differences[i];
     text += fmt::format("{:<9} {}\n", each.kind, each.where);
     if (!each.first.empty()) text += fmt::format("        - {}\n", each.first);
     if (!each.second.empty()) text += fmt::format("        + {}\n", each.second);
   }
-  if (found.differences.size() > kShown)
-    text += fmt::format("... and {} more\n", found.differences.size() - kShown);
+  if (found.differences.size() > kDifferencesShown)
+    text += fmt::format("... and {} more\n", found.differences.size() - kDifferencesShown);
   return text;
 }
 

@@ -19,7 +19,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kProbePatience = std::chrono::seconds(30);
 
 struct Finding {
   enum class State { kGood, kNote, kBad };
@@ -50,7 +50,7 @@ void check_versions(Findings& findings) {
           {State::kNote, name, "is not beside kiln: this machine can be a client only", ""});
       continue;
     }
-    const auto said = run_program({program.string(), "--version"}, kPatience);
+    const auto said = run_program({program.string(), "--version"}, kProbePatience);
     if (!said || said->exit_code != 0)
       findings.push_back(
           {State::kBad, name, program.string() + " does not run", "install it again"});
@@ -65,7 +65,7 @@ void check_versions(Findings& findings) {
 // A worker's own view of a device, its compiler and its sandbox.
 void check_device(const std::string& device, Findings& findings) {
   const auto said = run_program(
-      {beside_this_program("kiln-worker").string(), "--check", "--device", device}, kPatience);
+      {beside_this_program("kiln-worker").string(), "--check", "--device", device}, kProbePatience);
   if (!said) {
     findings.push_back({State::kBad, device, said.error().message, ""});
     return;
@@ -107,7 +107,7 @@ void check_devices(const Options& options, Findings& findings) {
   std::vector<std::string> arguments = {beside_this_program("kiln-worker").string(),
                                         "--list-devices"};
   if (!options.libcuda.empty()) arguments.insert(arguments.end(), {"--libcuda", options.libcuda});
-  const auto listed = run_program(arguments, kPatience);
+  const auto listed = run_program(arguments, kProbePatience);
   std::istringstream lines(listed && listed->exit_code == 0 ? listed->output : "");
   bool any = false;
   for (std::string line; std::getline(lines, line);) {

@@ -19,7 +19,7 @@ int report(const Error& error) {
   return exit_code_of(error);
 }
 
-int say(const Options& options, const nlohmann::ordered_json& json, const std::string& text) {
+int answer(const Options& options, const nlohmann::ordered_json& json, const std::string& text) {
   std::printf("%s\n", options.json ? json.dump().c_str() : text.c_str());
   return kDone;
 }
@@ -34,7 +34,7 @@ int keys_new_command(const Options& options) {
   const std::string use = options.role == "worker"
                               ? fmt::format("kiln-worker --key {}", file->filename().string())
                               : fmt::format("KILN_KEY={}", file->filename().string());
-  return say(
+  return answer(
       options,
       {{"name", name}, {"role", options.role}, {"file", file->string()}, {"keys", folder.string()}},
       fmt::format("{} ({}): {}\nBring it to the machine of {} by a way that nobody reads, and "
@@ -59,7 +59,7 @@ int keys_list_command(const Options& options) {
                         key.name, key.public_key, given.empty() ? "" : "  ", given);
   }
   if (keys->empty()) text = "nobody has a key; `kiln keys new NAME` makes one";
-  return say(options, {{"keys", std::move(json)}}, text);
+  return answer(options, {{"keys", std::move(json)}}, text);
 }
 
 int keys_revoke_command(const Options& options) {
@@ -67,10 +67,11 @@ int keys_revoke_command(const Options& options) {
   const bool keeps = options.keep_results;
   if (const auto revoked = revoke(keys_folder(options), name, keeps); !revoked)
     return report(revoked.error());
-  return say(options, {{"revoked", name}, {"results", keeps ? "kept" : "taken_back"}},
-             fmt::format("{} is no longer let in; a running coordinator ends the sessions within a "
-                         "second{}",
-                         name, keeps ? "" : ", and takes back what the key reported"));
+  return answer(
+      options, {{"revoked", name}, {"results", keeps ? "kept" : "taken_back"}},
+      fmt::format("{} is no longer let in; a running coordinator ends the sessions within a "
+                  "second{}",
+                  name, keeps ? "" : ", and takes back what the key reported"));
 }
 
 int keys_rotate_command(const Options& options) {
@@ -87,9 +88,10 @@ int keys_rotate_command(const Options& options) {
                          "Key files of before go on for {} days; make new ones (kiln keys "
                          "new) until then",
                          options.overlap_days);
-  return say(options, {{"signing_key", to_hex(key->public_key())}, {"endorsed_until_s", until_s}},
-             fmt::format("{}\nis the signing key once the coordinator is started again. {}.",
-                         to_hex(key->public_key()), others));
+  return answer(options,
+                {{"signing_key", to_hex(key->public_key())}, {"endorsed_until_s", until_s}},
+                fmt::format("{}\nis the signing key once the coordinator is started again. {}.",
+                            to_hex(key->public_key()), others));
 }
 
 int keys_show_command(const Options& options) {
@@ -100,8 +102,8 @@ int keys_show_command(const Options& options) {
                       ? Error{Code::kNotFound,
                               "the coordinator has no key yet; `kiln keys new NAME` makes it", 0}
                       : server.error());
-  return say(options, {{"server", server->public_key}, {"keys", folder.string()}},
-             fmt::format("{}\nin {}", server->public_key, folder.string()));
+  return answer(options, {{"server", server->public_key}, {"keys", folder.string()}},
+                fmt::format("{}\nin {}", server->public_key, folder.string()));
 }
 
 }  // namespace kiln::cli

@@ -16,10 +16,6 @@
 namespace kiln::cli {
 namespace {
 
-void say(const std::string& what) {
-  std::fprintf(stderr, "kiln: %s\n", what.c_str());
-}
-
 nlohmann::ordered_json lock_json(const LockedProgram& program) {
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
   for (const LockedKernel& kernel : program.kernels)

@@ -104,8 +104,8 @@ Result<std::vector<Tensor>> run_and_time(const Options& options, const CompiledP
   return outputs;
 }
 
-Result<RunReport> run_program(const Options& options, const std::string& file,
-                              const ExportedProgram& exported, const ChooseProgram& choose) {
+Result<RunReport> run_from_file(const Options& options, const std::string& file,
+                                const ExportedProgram& exported, const ChooseProgram& choose) {
   RunReport report;
   const auto reading = Clock::now();
   // One file may hold both in0.. and out0..: --expect then stands for --inputs too.
@@ -245,7 +245,7 @@ Result<int> run_file(const Options& options, const std::string& file, CommandTra
   const auto choose = [&](std::span<const Tensor* const> inputs) -> Result<const CompiledProgram*> {
     return programs.choose(inputs);
   };
-  TRY(RunReport report, run_program(options, file, exported, choose));
+  TRY(RunReport report, run_from_file(options, file, exported, choose));
   note_memory_only(file, *report.program);
   note_libraries(file, *report.program);
   report.timings.read_ms = read_ms;

@@ -78,7 +78,7 @@ Values prelu(OnnxCall& c) {
   return {choose(x < 0, x * slope, x).id};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxActivationLowerings[] = {
     {"LeakyRelu", leaky_relu},
     {"Elu", elu},
     {"Celu", celu},
@@ -96,7 +96,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_activation_lowerings() {
-  return kLowerings;
+  return kOnnxActivationLowerings;
 }
 
 }  // namespace kiln

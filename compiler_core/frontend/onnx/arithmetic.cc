@@ -70,7 +70,7 @@ Expr lesser_of(OnnxCall& c, Expr x, Expr y) {
 Expr sum_of(OnnxCall& c, Expr x, Expr y) {
   return c.aten("aten.add.Tensor", {{"self", x}, {"other", y}});
 }
-Values mean_of(OnnxCall& c) {
+Values mean_of_operands(OnnxCall& c) {
   const Values sum = folded<sum_of>(c);
   if (!c.ok()) return {};
   return {(Expr{&c.b, sum[0]} / static_cast<double>(c.input_count())).id};
@@ -213,7 +213,7 @@ constexpr OnnxLowering kNamed[] = {
     {"Max", folded<greater_of>},
     {"Min", folded<lesser_of>},
     {"Sum", folded<sum_of>},
-    {"Mean", mean_of},
+    {"Mean", mean_of_operands},
     {"Where", where},
     {"Clip", clip},
     {"Cast", cast},

@@ -80,7 +80,7 @@ Values eye_like(OnnxCall& c) {
   return {(column == row + shift).cast(type).id};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxCreationLowerings[] = {
     {"ConstantOfShape", constant_of_shape},
     {"Range", range},
     {"EyeLike", eye_like},
@@ -89,7 +89,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_creation_lowerings() {
-  return kLowerings;
+  return kOnnxCreationLowerings;
 }
 
 }  // namespace kiln

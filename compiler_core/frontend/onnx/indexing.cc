@@ -149,7 +149,7 @@ Values one_hot(OnnxCall& c) {
   return {choose(at == front.reshape(spread).broadcast(shape), value(1), value(0)).id};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxIndexingLowerings[] = {
     {"Gather", gather},        {"GatherElements", gather_elements},   {"GatherND", gather_nd},
     {"ScatterND", scatter_nd}, {"ScatterElements", scatter_elements}, {"OneHot", one_hot},
 };
@@ -157,7 +157,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_indexing_lowerings() {
-  return kLowerings;
+  return kOnnxIndexingLowerings;
 }
 
 }  // namespace kiln

@@ -146,7 +146,7 @@ Values mean_variance_normalisation(OnnxCall& c) {
   return {(centred / (sqrt(variance) + 1e-9)).cast(x.dtype()).id};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxNormalisationLowerings[] = {
     {"Softmax", softmax_of},
     {"LogSoftmax", log_softmax_of},
     {"Hardmax", hardmax},
@@ -162,7 +162,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_normalisation_lowerings() {
-  return kLowerings;
+  return kOnnxNormalisationLowerings;
 }
 
 }  // namespace kiln

@@ -154,7 +154,7 @@ Values global_max_pool(OnnxCall& c) {
   return {c.b.reduce(Op::kReduceMax, x.id, axes, true)};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxPoolingLowerings[] = {
     {"MaxPool", max_pool},
     {"AveragePool", average_pool},
     {"LpPool", lp_pool},
@@ -165,7 +165,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_pooling_lowerings() {
-  return kLowerings;
+  return kOnnxPoolingLowerings;
 }
 
 }  // namespace kiln

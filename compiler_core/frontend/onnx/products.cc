@@ -136,7 +136,7 @@ Values transposed_convolution_of(OnnxCall& c) {
                    transposed_convolution(c.b, conv.x.id, conv.weight.id, conv.attr, more));
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxProductLowerings[] = {
     {"MatMul", matmul},
     {"Gemm", gemm},
     {"Einsum", einsum},
@@ -147,7 +147,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_product_lowerings() {
-  return kLowerings;
+  return kOnnxProductLowerings;
 }
 
 }  // namespace kiln

@@ -85,7 +85,7 @@ Values quantise_by_range(OnnxCall& c) {
   return {y.id, scale.id, zero.cast(DType::kI32).cast(DType::kU8).id};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxQuantisedLowerings[] = {
     {"DequantizeLinear", dequantise},
     {"QuantizeLinear", quantise},
     {"DynamicQuantizeLinear", quantise_by_range},
@@ -94,7 +94,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_quantised_lowerings() {
-  return kLowerings;
+  return kOnnxQuantisedLowerings;
 }
 
 }  // namespace kiln

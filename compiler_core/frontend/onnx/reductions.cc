@@ -147,7 +147,7 @@ Values top_k(OnnxCall& c) {
                                              {"sorted", true}});
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxReductionLowerings[] = {
     {"ReduceSum", sum},
     {"ReduceMean", mean_of},
     {"ReduceMax", greatest},
@@ -167,7 +167,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_reduction_lowerings() {
-  return kLowerings;
+  return kOnnxReductionLowerings;
 }
 
 }  // namespace kiln

@@ -185,12 +185,12 @@ Values resize(OnnxCall& c) {
   return {c.invalid("there is no mode '" + std::string(mode.substr(0, 40)) + "'")};
 }
 
-constexpr OnnxLowering kLowerings[] = {{"Resize", resize}, {"Upsample", resize}};
+constexpr OnnxLowering kOnnxResizeLowerings[] = {{"Resize", resize}, {"Upsample", resize}};
 
 }  // namespace
 
 std::span<const OnnxLowering> onnx_resize_lowerings() {
-  return kLowerings;
+  return kOnnxResizeLowerings;
 }
 
 }  // namespace kiln

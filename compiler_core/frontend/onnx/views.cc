@@ -313,7 +313,7 @@ Values triangle(OnnxCall& c) {
               .id};
 }
 
-constexpr OnnxLowering kLowerings[] = {
+constexpr OnnxLowering kOnnxViewLowerings[] = {
     {"Reshape", reshape},
     {"Flatten", flatten},
     {"Transpose", transpose},
@@ -333,7 +333,7 @@ constexpr OnnxLowering kLowerings[] = {
 }  // namespace
 
 std::span<const OnnxLowering> onnx_view_lowerings() {
-  return kLowerings;
+  return kOnnxViewLowerings;
 }
 
 }  // namespace kiln

@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-struct Source {
+struct ImageSource {
   int input = 0;
   Dim offset = 0;
   std::vector<Dim> strides;
@@ -25,9 +25,9 @@ std::vector<int64_t> numbers(const std::vector<Dim>& sizes) {
   return all;
 }
 
-Source source_of(const Graph& graph, NodeId id) {
+ImageSource source_of(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  Source source;
+  ImageSource source;
   source.strides = contiguous_strides(node.shape);
   const Node* input = &node;
   if (node.op == Op::kView) {
@@ -115,8 +115,8 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
                                  [](const Node& n) { return n.op == Op::kConvolution; });
   CHECK(node != nodes.end(), "a convolution workload has a convolution");
   const auto& attr = std::get<ConvolutionAttr>(node->attr);
-  const Source x = source_of(workload, node->operands[0]);
-  const Source w = source_of(workload, node->operands[1]);
+  const ImageSource x = source_of(workload, node->operands[0]);
+  const ImageSource w = source_of(workload, node->operands[1]);
   const Shape& images = workload.node(node->operands[0]).shape;
   const std::vector<int64_t> w_strides = numbers(w.strides);
   const std::vector<int64_t> weight = constant_sizes(workload.node(node->operands[1]).shape);

@@ -10,9 +10,9 @@
 namespace kiln {
 namespace {
 
-constexpr const char* kEntry = "kiln_offered";
-constexpr int kMostThreads = 1024;
-constexpr int64_t kMostSharedBytes = 227 << 10;  // of a block, on any GPU there is
+constexpr const char* kOfferedEntry = "kiln_offered";
+constexpr int kMostOfferedThreads = 1024;
+constexpr int64_t kMostOfferedShared = 227 << 10;  // of a block, on any GPU there is
 
 bool is_word(const std::string& name) {
   return !name.empty() && (name[0] < '0' || name[0] > '9') &&
@@ -24,11 +24,11 @@ Status check(const OfferedSource& offered) {
   const auto bad = [](const std::string& what) { return fail(Code::kInvalidArgument, what); };
   if (!is_word(offered.function)) return bad("the kernel's function is no word of C");
   if (offered.items < 0 || offered.block < 1) return bad("a block of the kernel has no items");
-  if (offered.threads < 1 || offered.threads > kMostThreads)
-    return bad(fmt::format("{} threads a block, of 1 to {}", offered.threads, kMostThreads));
-  if (offered.shared_bytes < 0 || offered.shared_bytes > kMostSharedBytes)
+  if (offered.threads < 1 || offered.threads > kMostOfferedThreads)
+    return bad(fmt::format("{} threads a block, of 1 to {}", offered.threads, kMostOfferedThreads));
+  if (offered.shared_bytes < 0 || offered.shared_bytes > kMostOfferedShared)
     return bad(fmt::format("{} bytes of shared memory, of at most {}", offered.shared_bytes,
-                           kMostSharedBytes));
+                           kMostOfferedShared));
   return {};
 }
 
@@ -54,15 +54,16 @@ Result<Source> print_offered(const Workload& workload, const OfferedSource& offe
       items, offered.block, offered.threads, offered.function, offered.text);
   Source source;
   source.recipe = argument_recipe(graph);
-  Phase phase{kEntry, (items - 1) / offered.block + 1};
+  Phase phase{kOfferedEntry, (items - 1) / offered.block + 1};
   if (cuda) {
     phase.threads = offered.threads;
     phase.shared_bytes = static_cast<int>(offered.shared_bytes);
-    source.text = users_cuda_text(graph, kEntry, text, words_of(offered.text), offered.threads,
-                                  fmt::format("  {}({});\n", offered.function, arguments));
+    source.text =
+        users_cuda_text(graph, kOfferedEntry, text, words_of(offered.text), offered.threads,
+                        fmt::format("  {}({});\n", offered.function, arguments));
   } else {
     source.text = users_cpu_text(
-        graph, kEntry, text,
+        graph, kOfferedEntry, text,
         fmt::format("  const int64_t first = begin * KILN_BLOCK, last = end * KILN_BLOCK;\n"
                     "  {}({}, first, last < KILN_ITEMS ? last : KILN_ITEMS);\n",
                     offered.function, arguments));

@@ -20,7 +20,7 @@ constexpr int kMostSharedBytes = 227 << 10;
 constexpr int kMostRegisters = 272;  // as registers() counts them: beyond, a thread's 255 spill
 constexpr int kMostSums = 128;       // registers of a thread's sums
 constexpr int kOtherRegisters = 56;  // addresses, counters
-constexpr size_t kMostCandidates = 10, kFewCandidates = 6;
+constexpr size_t kMostCudaCandidates = 10, kFewCandidates = 6;
 
 int stored_bytes(const Product& product) {
   return static_cast<int>(size_of(product.stored));
@@ -320,7 +320,7 @@ std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const
     return std::make_tuple(x.bm, x.bn, x.warps_n, x.bk, x.splits);
   };
   // Where there are few tiles, more of each.
-  return most_promising(std::move(ranked), kMostCandidates, tile, form, kFewCandidates);
+  return most_promising(std::move(ranked), kMostCudaCandidates, tile, form, kFewCandidates);
 }
 
 namespace {

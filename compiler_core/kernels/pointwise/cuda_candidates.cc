@@ -12,7 +12,7 @@ namespace kiln {
 namespace {
 
 // From here on an output is larger than what the L2 keeps for its reader.
-constexpr int64_t kStreamBytes = int64_t{48} << 20;
+constexpr int64_t kL2StreamBytes = int64_t{48} << 20;
 // More statements than this in one thread's code take longer to compile than they gain.
 constexpr int64_t kMostOperations = 640;
 constexpr int kMostLanes = 16;
@@ -36,7 +36,7 @@ class Space {
   Space(const Workload& workload, const Target& target)
       : streams_(pointwise_streams(workload.graph)),
         limits_(cuda_limits(target)),
-        large_(streams_.bytes_written >= kStreamBytes) {
+        large_(streams_.bytes_written >= kL2StreamBytes) {
     // 16 bytes of the narrowest operand, unless the widest would need too many registers then.
     widest_ = std::min({16 / streams_.narrowest_bytes, 32 / streams_.widest_bytes, kMostLanes});
     widest_ = std::max(widest_, 1);

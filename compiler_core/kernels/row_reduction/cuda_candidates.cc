@@ -22,12 +22,12 @@ constexpr int kFewRegisters = 24;          // that a kernel gets by with, beside
 constexpr int kLoneRegisters = 28;         // addresses, indices, a vector in the making
 constexpr int64_t kBytesInFlight = 40960;  // an SM asks for at once to keep the memory busy
 // From here on an output is larger than what the L2 keeps for its reader.
-constexpr int64_t kStreamBytes = int64_t{32} << 20;
+constexpr int64_t kL2StreamBytes = int64_t{32} << 20;
 // Rows shorter than this have little but a first and a last vector; of rows longer than that those
 // are little.
 constexpr int64_t kPeeledElements = 64, kLongPeeled = 256;
 // Rows shorter than this are not worth two phases.
-constexpr int64_t kSplitElements = 32768;
+constexpr int64_t kCudaSplitElements = 32768;
 // Rows shorter than this leave room for enough blocks anyway.
 constexpr int64_t kCrowdedElements = 4096;
 // Rows shorter than this are not worth a cluster.
@@ -64,7 +64,7 @@ class RowSpace {
     size_t inputs = 0;
     for (NodeId id = 0; id < graph_.size(); ++id) inputs += graph_.node(id).op == Op::kInput;
     has_weights_ = inputs > shape_.reads.size();
-    stream_ = stored * rows_ * shape_.elements() >= kStreamBytes;
+    stream_ = stored * rows_ * shape_.elements() >= kL2StreamBytes;
     // Whole 16 bytes of the narrowest, so that nothing is read in smaller pieces; then of the
     // widest.
     narrowest_ = widest;
@@ -83,7 +83,7 @@ class RowSpace {
   }
 
   std::vector<Schedule> run() {
-    const bool few = rows_ * 2 < limits_.sms && shape_.elements() >= kSplitElements;
+    const bool few = rows_ * 2 < limits_.sms && shape_.elements() >= kCudaSplitElements;
     const Keep keep = kept(Keep::kCostly) > 0 ? Keep::kCostly : Keep::kNothing;
     if (few) add_split();
     if (read_once_) add_stream();

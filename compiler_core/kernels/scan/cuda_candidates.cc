@@ -12,8 +12,8 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kLeastPiece = 64;       // rows of a piece, where sums run down columns
-constexpr int64_t kSplitElements = 8192;  // a line of fewer is one block's work
+constexpr int64_t kLeastPiece = 64;           // rows of a piece, where sums run down columns
+constexpr int64_t kCudaSplitElements = 8192;  // a line of fewer is one block's work
 
 class ScanSpace {
  public:
@@ -40,7 +40,7 @@ class ScanSpace {
       const auto needed = std::bit_ceil(static_cast<uint64_t>((size + lanes - 1) / lanes));
       return std::clamp<int64_t>(static_cast<int64_t>(needed), 32, most);
     };
-    if (extent_.outer < limits_.sms && size >= kSplitElements)
+    if (extent_.outer < limits_.sms && size >= kCudaSplitElements)
       for (const int64_t threads : {256, 1024})
         for (const int64_t waves : {2, 4})
           add(widest(), threads,

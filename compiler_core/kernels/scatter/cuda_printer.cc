@@ -22,7 +22,7 @@ namespace {
 constexpr int kCopyThreads = 256;
 constexpr int kCopyVectors = 4;  // a thread
 constexpr int kMergeThreads = 256;
-constexpr int64_t kChunk = 64;             // chunk_entries() in scatter.cuh
+constexpr int64_t kCudaChunk = 64;         // chunk_entries() in scatter.cuh
 constexpr int64_t kMostRows = 0xfffffffe;  // a key has 32 bits, one value of which is taken
 
 class CudaScatterKernel {
@@ -121,14 +121,14 @@ class CudaScatterKernel {
         "  const RowEntry* const entries = reinterpret_cast<const RowEntry*>(workspace) + {};\n"
         "  {}* const partials = reinterpret_cast<{}*>(workspace + {});\n",
         begin, partial_type(), partial_type(), entries_bytes());
-    if (most_ > kChunk)
+    if (most_ > kCudaChunk)
       add_phase(
           "partials",
           position + fmt::format("  if (at == 0 || at >= {}) return;\n{}  combine_chunk{}, in{}, "
                                  "partials, {});\n",
-                                 ceil_text(extent_.count, kChunk), pointers, arguments,
+                                 ceil_text(extent_.count, kCudaChunk), pointers, arguments,
                                  extent_.updates, extent_.row),
-          Grid({GridAxis{extent_.count, kChunk * groups}}), schedule_.threads, 0);
+          Grid({GridAxis{extent_.count, kCudaChunk * groups}}), schedule_.threads, 0);
     add_phase("kernel",
               position + fmt::format("  if (at >= {}) return;\n{}  combine_row{}, in{}, in{}, "
                                      "partials, out0, {});\n",
@@ -153,7 +153,7 @@ class CudaScatterKernel {
   // since it has to be a polynomial.
   Dim workspace_bytes() const {
     const Dim entries = round_up(extent_.count * 16, 256);
-    const auto chunks = ceil_divide(extent_.count, kChunk);
+    const auto chunks = ceil_divide(extent_.count, kCudaChunk);
     const Dim partials =
         chunks ? *chunks * extent_.row * 8 : extent_.count * extent_.row + extent_.row * 8;
     return entries + partials;

@@ -15,9 +15,9 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kAtom = 64;  // elements of a row of 128 bytes
-constexpr int kMostSharedBytes = 227 << 10;
+constexpr int kAttentionSharedBytes = 227 << 10;
 
-tl::unexpected<Error> lacks(std::string_view what) {
+tl::unexpected<Error> attention_lacks(std::string_view what) {
   return fail(Code::kUnsupported,
               fmt::format("wgmma kernels of attention are not written for {}", what));
 }
@@ -35,7 +35,7 @@ bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& proble
   // ptxas refuses a product of more keys where three blocks leave a thread 80 registers to begin.
   constexpr int kMostKeysOfThree = 96;
   if (schedule.blocks == 3 && (schedule.keys > kMostKeysOfThree || held > 104)) return false;
-  return schedule.blocks * shared_bytes(schedule, problem) <= kMostSharedBytes &&
+  return schedule.blocks * shared_bytes(schedule, problem) <= kAttentionSharedBytes &&
          held <= (schedule.groups == 3 || schedule.blocks == 2 ? 128 : 192);
 }
 
@@ -215,21 +215,21 @@ class WgmmaAttentionKernel {
 
 Status check_wgmma_attention(const Workload& workload) {
   const Graph& graph = workload.graph;
-  if (!graph.symbols().empty()) return lacks("sizes with symbols");
+  if (!graph.symbols().empty()) return attention_lacks("sizes with symbols");
   const AttentionProblem problem = AttentionProblem::of(graph);
   if (!is_16_bit_float(problem.stored) ||
       graph.node(problem.pattern.query_key).dtype != DType::kF32 ||
       graph.node(problem.pattern.product).dtype != DType::kF32)
-    return lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+    return attention_lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   constexpr int64_t kFewRows = 64, kMostColumns = 128;
   if (problem.rows.constant() < kFewRows || problem.keys.constant() < kFewRows)
-    return lacks("few queries or keys");
+    return attention_lacks("few queries or keys");
   if (problem.depth > kMostColumns || problem.columns > kMostColumns || problem.depth % 8 != 0 ||
       problem.columns % 8 != 0)
-    return lacks("heads of more than 128, or no multiple of 8");
+    return attention_lacks("heads of more than 128, or no multiple of 8");
   if (problem.batch.size() > 3 || !is_mappable(problem.query) || !is_mappable(problem.key) ||
       !is_mappable(problem.value))
-    return lacks("operands that the copy engine cannot read");
+    return attention_lacks("operands that the copy engine cannot read");
   return {};
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
 
-tl::unexpected<Error> lacks(std::string_view what) {
+tl::unexpected<Error> convolution_lacks(std::string_view what) {
   return fail(Code::kUnsupported,
               fmt::format("wgmma kernels of convolutions are not written for {}", what));
 }
@@ -226,23 +226,25 @@ bool fits_convolution(const WgmmaConvolutionSchedule& schedule, const Graph& gra
 
 Status check_wgmma_convolution(const Workload& workload) {
   const Graph& graph = workload.graph;
-  if (!graph.symbols().empty()) return lacks("sizes with symbols");
+  if (!graph.symbols().empty()) return convolution_lacks("sizes with symbols");
   const ConvolutionProblem problem = ConvolutionProblem::of(graph);
   const MatmulProblem product = product_of(problem);
   if (!is_16_bit_float(product.stored) || product.result != DType::kF32)
-    return lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
-  if (product.batches * product.m * product.n * product.k == 0) return lacks("empty images");
-  if (problem.groups != 1) return lacks("groups of channels");
+    return convolution_lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+  if (product.batches * product.m * product.n * product.k == 0)
+    return convolution_lacks("empty images");
+  if (problem.groups != 1) return convolution_lacks("groups of channels");
   constexpr int64_t kFewChannels = 32;  // fewer are mostly zeros then
-  if (!problem.channels_last && problem.channels < kFewChannels) return lacks("few channels");
+  if (!problem.channels_last && problem.channels < kFewChannels)
+    return convolution_lacks("few channels");
   if (problem.window[0] != 1 || problem.in[0] != 1 || problem.out[0] != 1)
-    return lacks("three spatial axes");
+    return convolution_lacks("three spatial axes");
   const ConvolutionLayout layout(graph, WgmmaConvolutionSchedule{});
   constexpr int64_t kMost = int64_t{1} << 30;
   if (layout.plane_bytes() >= kMost || layout.row_count() * layout.row_bytes() >= kMost)
-    return lacks("images or weights of a gigabyte");
+    return convolution_lacks("images or weights of a gigabyte");
   if (problem.channels_last && product.m * product.n >= int64_t{1} << 31)
-    return lacks("results of so many elements");
+    return convolution_lacks("results of so many elements");
   return {};
 }
 

@@ -9,7 +9,6 @@
 namespace kiln {
 namespace {
 
-constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
 constexpr size_t kMostIm2col = 3;
 // Tiles of few results a position: a step brings less of the images again.
 constexpr WgmmaTile kTallTiles[] = {{256, 64, 2}, {192, 64, 3}};
@@ -30,8 +29,10 @@ class Im2colRanking {
       : product_(product),
         sms_(cuda_limits(target).sms),
         bytes_(bytes_of(problem, product)),
-        steps_(static_cast<double>(problem.window[1] * problem.window[2] *
-                                   ceil_div(problem.channels, int64_t{kDepth}))) {}
+        steps_(
+            static_cast<double>(problem.window[1] * problem.window[2] *
+                                ceil_div(problem.channels, int64_t{WgmmaMatmulSchedule::kDepth}))) {
+  }
 
   double steps() const { return steps_; }
 
@@ -63,7 +64,8 @@ std::vector<Schedule> im2col_candidates(const Graph& graph, const ConvolutionPro
   if (!has_im2col(problem)) return {};
   const Im2colRanking ranking(problem, product, target);
   // Whole 64 channels at a time may be many more steps than threads need, who gather what there is.
-  if (3 * ranking.steps() > 4 * static_cast<double>(ceil_div(product.k, int64_t{kDepth})))
+  if (3 * ranking.steps() >
+      4 * static_cast<double>(ceil_div(product.k, int64_t{WgmmaMatmulSchedule::kDepth})))
     return {};
   std::vector<std::pair<double, WgmmaConvolutionSchedule>> ranked;
   const auto try_tile = [&](const WgmmaTile& tile, int shared) {

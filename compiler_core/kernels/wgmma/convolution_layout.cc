@@ -12,7 +12,6 @@
 namespace kiln {
 namespace {
 
-constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
 constexpr int kTurnThreads = 256, kTurnPitch = 66;  // turn.cuh
 
 // Whether a stride of halves is of whole 16 bytes, where an axis of this size has any.
@@ -63,8 +62,11 @@ ConvolutionLayout::ConvolutionLayout(const Graph& graph, const WgmmaConvolutionS
       problem_(ConvolutionProblem::of(graph)),
       product_(product_of(problem_)),
       images_in_place_(problem_.channels_last && lies_channels_last(problem_)),
-      channels_(images_in_place_ ? problem_.channels : round_up(problem_.channels, kDepth)),
-      weight_channels_(schedule.im2col == 1 ? round_up(problem_.channels, kDepth) : channels_),
+      channels_(images_in_place_ ? problem_.channels
+                                 : round_up(problem_.channels, WgmmaMatmulSchedule::kDepth)),
+      weight_channels_(schedule.im2col == 1
+                           ? round_up(problem_.channels, WgmmaMatmulSchedule::kDepth)
+                           : channels_),
       window_(problem_.window[1] * problem_.window[2]),
       height_(problem_.reach()[1]),
       width_(problem_.reach()[2]),
@@ -77,7 +79,7 @@ ConvolutionLayout::ConvolutionLayout(const Graph& graph, const WgmmaConvolutionS
                                   is_contiguous_weight()) {}
 
 int64_t ConvolutionLayout::steps() const {
-  return ceil_div(window_ * weight_channels_, int64_t{kDepth});
+  return ceil_div(window_ * weight_channels_, int64_t{WgmmaMatmulSchedule::kDepth});
 }
 
 // A line after another, each its windows' elements, each their channels.
@@ -125,7 +127,7 @@ int64_t ConvolutionLayout::reached_width() const {
 int64_t ConvolutionLayout::image_tiles() const {
   if (images_in_place_) return 0;
   const int64_t turned = vector() > 0 ? problem_.in[1] * problem_.in[2] : height_ * width_;
-  return images() * ceil_div(turned, int64_t{64}) * (channels_ / kDepth);
+  return images() * ceil_div(turned, int64_t{64}) * (channels_ / WgmmaMatmulSchedule::kDepth);
 }
 
 int64_t ConvolutionLayout::border_blocks() const {
@@ -144,11 +146,12 @@ int64_t ConvolutionLayout::weight_blocks() const {
 // a line has lies side by side, channel by channel; 0: it lies otherwise.
 int64_t ConvolutionLayout::weight_parts() const {
   const ConvolutionProblem& p = problem_;
-  const bool lies_so = window_ > 1 && weight_channels_ % kDepth == 0 && p.w_channel == window_ &&
-                       p.w_at[2] == 1 && (p.window[1] == 1 || p.w_at[1] == p.window[2]) &&
-                       w().row_stride % 8 == 0 && w().offset % 8 == 0 &&
-                       p.channels * window_ % 8 == 0;
-  if (!lies_so || window_ * kDepth > kDepth * kTurnPitch) return 0;
+  const bool lies_so = window_ > 1 && weight_channels_ % WgmmaMatmulSchedule::kDepth == 0 &&
+                       p.w_channel == window_ && p.w_at[2] == 1 &&
+                       (p.window[1] == 1 || p.w_at[1] == p.window[2]) && w().row_stride % 8 == 0 &&
+                       w().offset % 8 == 0 && p.channels * window_ % 8 == 0;
+  if (!lies_so || window_ * WgmmaMatmulSchedule::kDepth > WgmmaMatmulSchedule::kDepth * kTurnPitch)
+    return 0;
   return std::max<int64_t>(1, kTurnThreads / (window_ * 8));
 }
 
@@ -222,8 +225,9 @@ void ConvolutionLayout::add_turn(Source& source, int64_t counters, int64_t count
   source.text += print_types() + std::string(device_text("turn.cuh")) +
                  cuda_kernel("turn", graph_, kTurnThreads, 1, body);
   source.recipe.phases.front().dependent_launch = early;
-  source.recipe.phases.insert(source.recipe.phases.begin(),
-                              {"turn", blocks, kTurnThreads, 1, kDepth * kTurnPitch * 2});
+  source.recipe.phases.insert(
+      source.recipe.phases.begin(),
+      {"turn", blocks, kTurnThreads, 1, WgmmaMatmulSchedule::kDepth * kTurnPitch * 2});
 }
 
 }  // namespace kiln

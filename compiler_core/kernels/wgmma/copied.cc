@@ -13,15 +13,16 @@
 namespace kiln {
 namespace {
 
-constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
-constexpr int kTurnThreads = 256, kTurnPitch = 66;  // turn.cuh
+constexpr int kCopyDepth = WgmmaMatmulSchedule::kDepth;
+constexpr int kCopyThreads = 256, kCopyPitch = 66;  // turn.cuh
 
-tl::unexpected<Error> lacks(std::string_view what) {
+tl::unexpected<Error> copies_lack(std::string_view what) {
   return fail(Code::kUnsupported,
               fmt::format("wgmma kernels with copies are not written for {}", what));
 }
 
-bool fits(const WgmmaMatmulSchedule& schedule, const Graph& graph, const MatmulProblem& problem) {
+bool fits_copied(const WgmmaMatmulSchedule& schedule, const Graph& graph,
+                 const MatmulProblem& problem) {
   return fits_blocks(schedule, problem, ends_in_boxes(graph, problem.n));
 }
 
@@ -31,7 +32,7 @@ struct Copied {
   int64_t lines, copied, line_stride, depth_stride, batches = 1, batch_stride = 0;
 
   int64_t tiles(int64_t depth) const {
-    return batches * ceil_div(copied, int64_t{64}) * (depth / kDepth);
+    return batches * ceil_div(copied, int64_t{64}) * (depth / kCopyDepth);
   }
   // Lines side by side that one load takes; 0: they lie otherwise.
   int64_t vector() const {
@@ -67,40 +68,42 @@ struct Copied {
 // Lines that can be gathered from where they are: whole tiles of them, each of whole steps.
 bool lies_in_lines(const MatmulOperand& a, const MatmulProblem& problem, int bm) {
   return a.column_stride == 1 && a.row_stride % 8 == 0 && a.offset % 8 == 0 &&
-         problem.m % bm == 0 && problem.k % kDepth == 0;
+         problem.m % bm == 0 && problem.k % kCopyDepth == 0;
 }
 
 }  // namespace
 
 Status check_wgmma_copied(const Workload& workload) {
-  if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
+  if (!workload.graph.symbols().empty()) return copies_lack("sizes with symbols");
   TRY_STATUS(check_operands_are_stored(workload));
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
   if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32)
-    return lacks("products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
-  if (check_wgmma(workload)) return lacks("what the copy engine reads as it lies");
+    return copies_lack(
+        "products of other dtypes than fp16 and bf16, or sums of other dtypes than f32");
+  if (check_wgmma(workload)) return copies_lack("what the copy engine reads as it lies");
   // A copy costs what some hundreds of lines do. Of batches (images, whose windows are single
   // elements) only the second operand may be another in each.
   constexpr int64_t kFewLines = 256, kFewRows = 64, kMost = int64_t{1} << 29;
   const bool is_batched = problem.batches != 1;
   if (is_batched && (problem.batch.size() != 1 || problem.a.batch_strides[0] != 0 ||
                      problem.b.batch_strides[0] <= 0))
-    return lacks("batches in which both operands differ");
+    return copies_lack("batches in which both operands differ");
   const int64_t few = is_batched ? kFewRows : kFewLines;
   if (problem.m < few || problem.batches * problem.n < kFewLines || problem.k < few)
-    return lacks("few lines");
-  if (round_up(problem.k, kDepth) * std::max(problem.m + 256, problem.n * problem.batches) >= kMost)
-    return lacks("matrices of a gigabyte");
+    return copies_lack("few lines");
+  if (round_up(problem.k, kCopyDepth) * std::max(problem.m + 256, problem.n * problem.batches) >=
+      kMost)
+    return copies_lack("matrices of a gigabyte");
   return {};
 }
 
 Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule& schedule,
                                   const Target& target) {
   const MatmulProblem problem = MatmulProblem::of(graph);
-  if (!fits(schedule, graph, problem))
+  if (!fits_copied(schedule, graph, problem))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
-  const int64_t depth = round_up(problem.k, kDepth), line_bytes = depth * 2;
+  const int64_t depth = round_up(problem.k, kCopyDepth), line_bytes = depth * 2;
   const bool in_place = lies_in_lines(problem.a, problem, schedule.bm);
   const Copied a{problem.a, problem.m, round_up(problem.m, schedule.bm), problem.a.row_stride,
                  problem.a.column_stride};
@@ -127,7 +130,7 @@ Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule&
                                                        a.operand.input, a.operand.offset)
                                          : std::string("workspace"),
                                 a_bytes);
-  operands.steps = depth / kDepth;
+  operands.steps = depth / kCopyDepth;
   operands.copying_registers = 56;
   Source source = WgmmaProduct(graph, graph, schedule, problem, target).print(operands);
   if (!in_place) source.text += a.print("LinesOfA", problem.k, depth);
@@ -138,10 +141,10 @@ Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule&
                         a.print_turn("LinesOfA", problem.stored, "workspace", "block"));
   body += b.print_turn("LinesOfB", problem.stored, fmt::format("workspace + {}L", a_bytes),
                        fmt::format("block - {}", a_tiles));
-  source.text += cuda_kernel("turn", graph, kTurnThreads, 1, body);
+  source.text += cuda_kernel("turn", graph, kCopyThreads, 1, body);
   source.recipe.phases.insert(
       source.recipe.phases.begin(),
-      {"turn", a_tiles + b.tiles(depth), kTurnThreads, 1, kDepth * kTurnPitch * 2});
+      {"turn", a_tiles + b.tiles(depth), kCopyThreads, 1, kCopyDepth * kCopyPitch * 2});
   source.recipe.workspace_bytes = a_bytes + b.batches * b.copied * line_bytes;
   return source;
 }
@@ -150,8 +153,9 @@ namespace {
 
 std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Target& target) {
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  return ranked_schedules<WgmmaCopiedSchedule>(
-      problem, target, [&](const auto& tried) { return fits(tried, workload.graph, problem); });
+  return ranked_schedules<WgmmaCopiedSchedule>(problem, target, [&](const auto& tried) {
+    return fits_copied(tried, workload.graph, problem);
+  });
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kDepth = WgmmaMatmulSchedule::kDepth;
+constexpr int kPickedDepth = WgmmaMatmulSchedule::kDepth;
 constexpr int kRunThreads = 1024, kRunBytes = 16;  // wgmma_picked.cuh
 
 int64_t all_rows(const MatmulProblem& problem) {
@@ -25,7 +25,8 @@ int64_t most_row_tiles(const MatmulProblem& problem, const WgmmaMatmulSchedule& 
                   problem.batches * ceil_div(problem.m, schedule.bm));
 }
 
-bool fits(const WgmmaMatmulSchedule& schedule, const Graph& graph, const MatmulProblem& problem) {
+bool fits_picked(const WgmmaMatmulSchedule& schedule, const Graph& graph,
+                 const MatmulProblem& problem) {
   const bool in_atoms = problem.b.row_stride == 1 || schedule.bn % 64 == 0;
   const int64_t tiles = most_row_tiles(problem, schedule) * ceil_div(problem.n, schedule.bn);
   return in_atoms && fits_blocks(schedule, problem, ends_in_boxes(graph, problem.n)) &&
@@ -45,7 +46,7 @@ TensorMap map_of_rows(const MatmulProblem& problem, const WgmmaMatmulSchedule& s
   map.offset = problem.a.offset * size_of(map.dtype);
   map.sizes = {problem.k, all_rows(problem)};
   map.strides = {pitch_of_rows(problem) * size_of(map.dtype)};
-  map.box = {kDepth, schedule.bm};
+  map.box = {kPickedDepth, schedule.bm};
   finish_map(map);
   return map;
 }
@@ -59,7 +60,7 @@ TensorMap map_of_table(const MatmulProblem& problem, const WgmmaMatmulSchedule& 
   map.offset = b.offset * size_of(map.dtype);
   map.sizes = {depth_inner ? problem.k : problem.n, depth_inner ? problem.n : problem.k};
   map.strides = {(depth_inner ? b.column_stride : b.row_stride) * size_of(map.dtype)};
-  map.box = {kDepth, depth_inner ? schedule.bn : kDepth};
+  map.box = {kPickedDepth, depth_inner ? schedule.bn : kPickedDepth};
   add_batch_axis(map, b.matrices, b.matrices == 1 ? problem.k * problem.n : b.batch_strides[0]);
   finish_map(map);
   return map;
@@ -97,7 +98,7 @@ Status check_wgmma_picked(const Workload& workload) {
 Result<Source> print_wgmma_picked(const Graph& graph, const WgmmaPickedSchedule& schedule,
                                   const Target& target) {
   const MatmulProblem problem = MatmulProblem::of(graph);
-  if (!fits(schedule, graph, problem))
+  if (!fits_picked(schedule, graph, problem))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
   const int64_t most = most_row_tiles(problem, schedule);
@@ -113,7 +114,7 @@ Result<Source> print_wgmma_picked(const Graph& graph, const WgmmaPickedSchedule&
   operands.device = {"wgmma_tiles.cuh", "wgmma_picked.cuh"};
   operands.source = "PickedTiles{&a_map, &b_map, reinterpret_cast<const Run*>(workspace)}";
   operands.maps = {{"a", map_of_rows(problem, schedule)}, {"b", map_of_table(problem, schedule)}};
-  operands.steps = ceil_div(problem.k, int64_t{kDepth});
+  operands.steps = ceil_div(problem.k, int64_t{kPickedDepth});
   Source source =
       WgmmaProduct(graph, graph, schedule, problem, target, WgmmaRuns{most}).print(operands);
   source.text += cuda_kernel(
@@ -129,7 +130,7 @@ std::vector<Schedule> wgmma_picked_candidates(const Workload& workload, const Ta
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
   const MatmulProblem even = even_problem(problem);
   return ranked_schedules<WgmmaPickedSchedule>(
-      even, target, [&](const auto& tried) { return fits(tried, workload.graph, problem); });
+      even, target, [&](const auto& tried) { return fits_picked(tried, workload.graph, problem); });
 }
 
 namespace {

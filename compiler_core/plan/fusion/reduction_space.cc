@@ -7,8 +7,8 @@ namespace kiln {
 namespace {
 
 // Axes as (size, stride), merged where they are traversed as one: equal lists read a buffer alike.
-using Walk = std::vector<std::pair<Dim, Dim>>;
-void append(Walk& walk, const Dim& size, const Dim& stride) {
+using Traversal = std::vector<std::pair<Dim, Dim>>;
+void append(Traversal& walk, const Dim& size, const Dim& stride) {
   if (size.is(1)) return;
   if (!walk.empty() && walk.back().second == stride * size) {
     walk.back() = {walk.back().first * size, stride};
@@ -43,7 +43,7 @@ bool is_reshape(const Graph& graph, const Node& view) {
 bool is_spread(const Node& view, const ReductionSizes& sizes) {
   const auto& attr = std::get<ViewAttr>(view.attr);
   if (!attr.offset.is(0)) return false;
-  Walk reads, expected;
+  Traversal reads, expected;
   for (size_t i = 0; i < view.shape.size(); ++i) append(reads, view.shape[i], attr.strides[i]);
   append(expected, sizes.batch, sizes.kept);
   append(expected, sizes.reduced, 0);

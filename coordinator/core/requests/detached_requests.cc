@@ -12,12 +12,13 @@ namespace kiln {
 namespace {
 
 constexpr char kTooManyQueued[] = "too many programs are queued already";
-constexpr char kTooManyOfAUser[] = "as many programs are queued for this key as one key may have";
+constexpr char kTooManyQueuedOfAUser[] =
+    "as many programs are queued for this key as one key may have";
 
 }  // namespace
 
 Error CompileRequests::queue_is_full() {
-  return overloaded(detached_.full("") ? kTooManyQueued : kTooManyOfAUser);
+  return overloaded(detached_.full("") ? kTooManyQueued : kTooManyQueuedOfAUser);
 }
 
 // True: answered at once, since it goes on already, or cannot.

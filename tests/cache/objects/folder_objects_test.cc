@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-class FolderObjectsTest : public testing::Test {
+class FolderObjectsTest : public ::testing::Test {
  protected:
   TempDir dir_ = TempDir::create("kiln-objects").value();
 };

@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-class S3SettingsTest : public testing::Test {
+class S3SettingsTest : public ::testing::Test {
  protected:
   S3Options settings() {
     return s3_settings([this](const char* name) { return environment_[name]; });

@@ -45,7 +45,7 @@ class Unsteady final : public ObjectStore {
   const std::unique_ptr<ObjectStore> below_;
 };
 
-class TransferTest : public testing::Test {
+class TransferTest : public ::testing::Test {
  protected:
   static constexpr int kPrograms = 70;  // more than one page of binaries
 

@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-class DiskBoundTest : public testing::Test {
+class DiskBoundTest : public ::testing::Test {
  protected:
   // Used `age_s` ago.
   Path put(const std::string& name, size_t bytes, int64_t age_s) {

@@ -9,7 +9,7 @@ namespace {
 
 using std::filesystem::perms;
 
-class OwnDirectory : public testing::Test {
+class OwnDirectory : public ::testing::Test {
  protected:
   std::string refusal(const Path& directory) const {
     const Status ours = check_ours(directory);

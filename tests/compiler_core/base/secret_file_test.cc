@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-class SecretFile : public testing::Test {
+class SecretFile : public ::testing::Test {
  protected:
   SecretFile() : old_mask_(::umask(0)) {}  // whoever's: it opens nothing
   ~SecretFile() override { ::umask(old_mask_); }

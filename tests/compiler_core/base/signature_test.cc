@@ -102,7 +102,7 @@ TEST(Signature, TextFormRoundTripsAndRefusesAnythingElse) {
     EXPECT_FALSE(Signature::parse(bad).has_value()) << bad;
 }
 
-class SigningKeyFile : public testing::Test {
+class SigningKeyFile : public ::testing::Test {
  protected:
   static int mode_of(const Path& path) {
     struct stat facts {};
@@ -159,7 +159,7 @@ TEST_F(SigningKeyFile, ThatIsNoneIsRefusedAndNotReplaced) {
   EXPECT_EQ(read_file(folder / "ed25519.key").value(), "torn");
 }
 
-class Rotation : public testing::Test {
+class Rotation : public ::testing::Test {
  protected:
   SigningKey rotated(std::chrono::seconds overlap) {
     auto key = SigningKey::rotate(folder.path(), overlap);

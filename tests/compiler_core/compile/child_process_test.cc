@@ -11,7 +11,7 @@
 namespace kiln {
 namespace {
 
-class ChildProcess : public testing::Test {
+class ChildProcess : public ::testing::Test {
  protected:
   Result<ChildOutcome> sh(const std::string& script, int64_t timeout_ms = 60'000) {
     return run_child({"sh", "-c", script}, dir_.path(), timeout_ms);
@@ -85,7 +85,7 @@ TEST(ChildDirectory, WhoEndsTheProcessRemovesItAndThereIsNoOther) {
     const auto late = ChildDirectory::create("kiln-child-test");
     _exit(was_there && !is_there && !late ? 0 : 1);
   };
-  EXPECT_EXIT(end(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(ChildDirectory, GoesWithItsOwner) {

@@ -43,7 +43,7 @@ extern "C" __global__ void own_names(int* out) { out[0] = *where(); }
 }
 )";
 
-class NvrtcTest : public testing::Test {
+class NvrtcTest : public ::testing::Test {
  protected:
   void SetUp() override {
     static const Result<Nvrtc> found = Nvrtc::find();

@@ -8,8 +8,6 @@ namespace {
 
 using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
 
-constexpr int kE4M3 = 29, kE8M0 = 33;
-
 OneNode view(int from, const Doubles& values, int to) {
   const auto count = static_cast<int64_t>(values.size());
   return {"aten.view.dtype", {kX, dtype("dtype", to)}, {{from, {count}, values}}, to, {count}};

@@ -22,6 +22,7 @@ namespace kiln::testing {
 // ScalarType codes of the export schema.
 inline constexpr int kLong = 5, kHalf = 6, kFloat = 7, kDouble = 8, kBool = 12, kBFloat16 = 13;
 inline constexpr int kInt = 4, kByte = 1, kComplex = 10;
+inline constexpr int kE4M3 = 29, kE8M0 = 33;
 
 inline std::string join(const std::vector<std::string>& parts) {
   std::string text;

@@ -13,7 +13,7 @@ namespace {
 
 using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
 
-const Path kGraphs = KILN_GRAPHS_DIR;
+const Path kGraphFiles = KILN_GRAPHS_DIR;
 
 class Archive : public ::testing::Test {
  protected:
@@ -109,7 +109,7 @@ TEST_F(Archive, a_file_that_is_no_zip) {
 }
 
 TEST_F(Archive, one_truncated_anywhere) {
-  const std::string whole = read_file(kGraphs / "small" / "mlp_relu.pt2").value();
+  const std::string whole = read_file(kGraphFiles / "small" / "mlp_relu.pt2").value();
   for (const size_t size : {4ul, 30ul, 1000ul, whole.size() / 2, whole.size() - 1}) {
     write_bytes(whole.substr(0, size));
     expect_refused(Code::kInvalidArgument, {"truncated or damaged"});
@@ -129,7 +129,7 @@ TEST_F(Archive, one_from_a_big_endian_machine) {
 }
 
 TEST_F(Archive, a_damaged_entry_fails_its_checksum) {
-  const std::string whole = read_file(kGraphs / "small" / "mlp_relu.pt2").value();
+  const std::string whole = read_file(kGraphFiles / "small" / "mlp_relu.pt2").value();
   const size_t weight = whole.find("data/weights/weight_0") + 21;
   std::string damaged = whole;
   damaged[weight + 100] = static_cast<char>(damaged[weight + 100] ^ 1);

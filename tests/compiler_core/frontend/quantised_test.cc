@@ -39,7 +39,6 @@ TEST(Quantised, ScalesOfHalvesGiveHalves) {
 
 // x.to(float8_e4m3fn) of a program that this version of PyTorch exported.
 Doubles e4m3_of(const std::string& torch_version, int from, const Doubles& x) {
-  constexpr int kE4M3 = 29;
   const std::vector<int64_t> sizes{static_cast<int64_t>(x.size())};
   ModelText model;
   model.torch_version(torch_version).input("x", from, sizes);

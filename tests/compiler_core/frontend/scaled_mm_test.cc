@@ -8,8 +8,6 @@ namespace {
 
 using namespace kiln::testing;  // NOLINT: the vocabulary of these tests
 
-constexpr int kE4M3 = 29;
-
 // Small integers, which e4m3 holds.
 Doubles small(int64_t count, int64_t step) {
   Doubles values;
@@ -86,7 +84,6 @@ TEST(ScaledMm, OtherScalesAndDtypesAreRefused) {
 }
 
 // Microscaling: an e8m0 scale for each 32 of the depth, [lines, blocks] of exponents.
-constexpr int kE8M0 = 33;
 int exponent_at(int64_t line, int64_t block) {
   return static_cast<int>((line * 3 + block * 5) % 11) - 5;
 }

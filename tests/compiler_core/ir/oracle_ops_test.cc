@@ -15,11 +15,11 @@
 namespace kiln {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kQuietNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using V = std::vector<double>;
 
-Tensor tensor(DType dtype, std::vector<int64_t> sizes, const V& values) {
+Tensor tensor_of(DType dtype, std::vector<int64_t> sizes, const V& values) {
   Tensor result(dtype, std::move(sizes));
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_float(dtype))
@@ -57,24 +57,24 @@ V product(const Tensor& x, std::vector<int> axes) {
 }
 
 TEST(ReduceProd, MultipliesAndOfNothingGivesOne) {
-  EXPECT_EQ(product(tensor(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, -6}), {1}), (V{6, -120}));
-  EXPECT_EQ(product(tensor(DType::kF32, {2, 0}, {}), {1}), (V{1, 1}));
-  EXPECT_EQ(product(tensor(DType::kI64, {0}, {}), {0}), (V{1}));
-  EXPECT_TRUE(std::isnan(product(tensor(DType::kF32, {2}, {0, kInf}), {0})[0]));
+  EXPECT_EQ(product(tensor_of(DType::kF32, {2, 3}, {1, 2, 3, 4, 5, -6}), {1}), (V{6, -120}));
+  EXPECT_EQ(product(tensor_of(DType::kF32, {2, 0}, {}), {1}), (V{1, 1}));
+  EXPECT_EQ(product(tensor_of(DType::kI64, {0}, {}), {0}), (V{1}));
+  EXPECT_TRUE(std::isnan(product(tensor_of(DType::kF32, {2}, {0, kInfinity}), {0})[0]));
 }
 
 TEST(ReduceProd, WrapsIntegersAndKeepsTheComputeTypeOfHalves) {
-  EXPECT_EQ(product(tensor(DType::kI8, {3}, {100, 3, -1}), {0}), (V{-44}));
-  EXPECT_EQ(product(tensor(DType::kU8, {2}, {200, 2}), {0}), (V{144}));
+  EXPECT_EQ(product(tensor_of(DType::kI8, {3}, {100, 3, -1}), {0}), (V{-44}));
+  EXPECT_EQ(product(tensor_of(DType::kU8, {2}, {200, 2}), {0}), (V{144}));
   // 3^11 is no bf16, but 3^11 / 3^11 is 1 where it is not rounded on the way.
   const double third = 1.0 / 3;
-  EXPECT_NE(product(tensor(DType::kBF16, {2}, {third, 3}), {0})[0], 0);
-  EXPECT_EQ(product(tensor(DType::kF16, {3}, {60000, 2, 0.5}), {0}), (V{60000}));
+  EXPECT_NE(product(tensor_of(DType::kBF16, {2}, {third, 3}), {0})[0], 0);
+  EXPECT_EQ(product(tensor_of(DType::kF16, {3}, {60000, 2, 0.5}), {0}), (V{60000}));
 }
 
 TEST(Convolution, ByHand) {
-  const Tensor x = tensor(DType::kF32, {1, 1, 5}, {1, 2, 3, 4, 5});
-  const Tensor w = tensor(DType::kF32, {1, 1, 2}, {1, 10});
+  const Tensor x = tensor_of(DType::kF32, {1, 1, 5}, {1, 2, 3, 4, 5});
+  const Tensor w = tensor_of(DType::kF32, {1, 1, 2}, {1, 10});
   const auto run = [&](ConvolutionAttr attr) {
     return evaluate({&x, &w}, [&](GraphBuilder& b, const Ids& in) {
       return b.convolution(in[0], in[1], attr);
@@ -86,8 +86,8 @@ TEST(Convolution, ByHand) {
 }
 
 TEST(Convolution, GroupsReadTheirOwnChannels) {
-  const Tensor x = tensor(DType::kF32, {1, 2, 2}, {1, 2, 3, 4});
-  const Tensor w = tensor(DType::kF32, {4, 1, 1}, {1, 10, 100, 1000});
+  const Tensor x = tensor_of(DType::kF32, {1, 2, 2}, {1, 2, 3, 4});
+  const Tensor w = tensor_of(DType::kF32, {4, 1, 1}, {1, 10, 100, 1000});
   EXPECT_EQ(evaluate({&x, &w},
                      [](GraphBuilder& b, const Ids& in) {
                        return b.convolution(in[0], in[1], {{1}, {1}, {0}, {0}, 2});
@@ -193,8 +193,8 @@ TEST(Products, ByBlocksAreThoseOfTheObviousLoops) {
     const V a = small_integers(batches * m * k, random),
             b = small_integers(batches * k * n, random);
     const auto product = [&, batches = batches, m = m, n = n, k = k](DType dtype) {
-      const Tensor left = tensor(dtype, {batches, m, k}, a),
-                   right = tensor(dtype, {batches, k, n}, b);
+      const Tensor left = tensor_of(dtype, {batches, m, k}, a),
+                   right = tensor_of(dtype, {batches, k, n}, b);
       return evaluate({&left, &right}, [](GraphBuilder& builder, const std::vector<NodeId>& in) {
         return builder.matmul(in[0], in[1]);
       });
@@ -219,7 +219,7 @@ TEST(Convolution, ByBlocksIsThatOfTheObviousLoops) {
     const V x = small_integers(oracle::count(in), random);
     const V w = small_integers(oracle::count(weight), random);
     const auto result = [&](DType dtype) {
-      const Tensor image = tensor(dtype, in, x), taps = tensor(dtype, weight, w);
+      const Tensor image = tensor_of(dtype, in, x), taps = tensor_of(dtype, weight, w);
       return evaluate({&image, &taps}, [&](GraphBuilder& b, const std::vector<NodeId>& ids) {
         return b.convolution(ids[0], ids[1], attr);
       });
@@ -229,8 +229,8 @@ TEST(Convolution, ByBlocksIsThatOfTheObviousLoops) {
 }
 
 TEST(Convolution, ZerosBesideTheImageMeetNoInfinity) {
-  const Tensor image = tensor(DType::kF32, {1, 1, 1, 1}, {2});
-  const Tensor taps = tensor(DType::kF32, {1, 1, 1, 3}, {kInf, 3, kNaN});
+  const Tensor image = tensor_of(DType::kF32, {1, 1, 1, 1}, {2});
+  const Tensor taps = tensor_of(DType::kF32, {1, 1, 1, 3}, {kInfinity, 3, kQuietNaN});
   const V result = evaluate({&image, &taps}, [&](GraphBuilder& b, const std::vector<NodeId>& ids) {
     return b.convolution(ids[0], ids[1], {{1, 1}, {1, 1}, {0, 1}, {0, 1}, 1});
   });
@@ -257,8 +257,9 @@ TEST(Convolution, WhatDoesNotFitIsRefused) {
 
 V scattered(Combine combine, DType dtype, const V& x, const V& index, const V& updates) {
   const auto count = static_cast<int64_t>(index.size());
-  const Tensor to = tensor(dtype, {static_cast<int64_t>(x.size())}, x);
-  const Tensor at = tensor(DType::kI64, {count}, index), from = tensor(dtype, {count}, updates);
+  const Tensor to = tensor_of(dtype, {static_cast<int64_t>(x.size())}, x);
+  const Tensor at = tensor_of(DType::kI64, {count}, index),
+               from = tensor_of(dtype, {count}, updates);
   return evaluate({&to, &at, &from}, [&](GraphBuilder& b, const Ids& in) {
     return b.scatter(in[0], in[1], in[2], combine);
   });
@@ -272,7 +273,7 @@ TEST(Scatter, CombinesEachWay) {
   EXPECT_EQ(scattered(Combine::kMax, DType::kF32, x, index, updates), (V{20, 2, 10}));
   EXPECT_EQ(scattered(Combine::kMin, DType::kF32, x, index, updates), (V{1, 2, 3}));
   EXPECT_EQ(scattered(Combine::kAdd, DType::kI8, {100, 0, 0}, {0}, {100}), (V{-56, 0, 0}));
-  EXPECT_TRUE(std::isnan(scattered(Combine::kMax, DType::kF32, {1}, {0}, {kNaN})[0]));
+  EXPECT_TRUE(std::isnan(scattered(Combine::kMax, DType::kF32, {1}, {0}, {kQuietNaN})[0]));
 }
 
 TEST(Scatter, NegativeIndicesCountFromTheEndAndOthersAreDropped) {
@@ -286,9 +287,9 @@ TEST(Scatter, RoundsOnceInTheEnd) {
 }
 
 TEST(Scatter, RowsOfAnyRankAndAnIndexOfAnyRank) {
-  const Tensor x = tensor(DType::kF32, {3, 2}, {0, 0, 0, 0, 0, 0});
-  const Tensor index = tensor(DType::kI64, {1, 2}, {2, 0});
-  const Tensor updates = tensor(DType::kF32, {1, 2, 2}, {1, 2, 3, 4});
+  const Tensor x = tensor_of(DType::kF32, {3, 2}, {0, 0, 0, 0, 0, 0});
+  const Tensor index = tensor_of(DType::kI64, {1, 2}, {2, 0});
+  const Tensor updates = tensor_of(DType::kF32, {1, 2, 2}, {1, 2, 3, 4});
   EXPECT_EQ(evaluate({&x, &index, &updates},
                      [](GraphBuilder& b, const Ids& in) {
                        return b.scatter(in[0], in[1], in[2], Combine::kAdd);
@@ -302,13 +303,14 @@ V sorted_positions(const Tensor& x, bool descending) {
 }
 
 TEST(Argsort, IsStableBothWays) {
-  const Tensor x = tensor(DType::kI32, {2, 4}, {3, 1, 3, 1, 0, 0, 0, -1});
+  const Tensor x = tensor_of(DType::kI32, {2, 4}, {3, 1, 3, 1, 0, 0, 0, -1});
   EXPECT_EQ(sorted_positions(x, false), (V{1, 3, 0, 2, 3, 0, 1, 2}));
   EXPECT_EQ(sorted_positions(x, true), (V{0, 2, 1, 3, 0, 1, 2, 3}));
 }
 
 TEST(Argsort, NaNIsGreatestAndZerosAreEqual) {
-  const Tensor x = tensor(DType::kF32, {6}, {kNaN, 0.0, -0.0, kInf, kNaN, -kInf});
+  const Tensor x =
+      tensor_of(DType::kF32, {6}, {kQuietNaN, 0.0, -0.0, kInfinity, kQuietNaN, -kInfinity});
   EXPECT_EQ(sorted_positions(x, false), (V{5, 1, 2, 3, 0, 4}));
   EXPECT_EQ(sorted_positions(x, true), (V{0, 4, 3, 1, 2, 5}));
 }

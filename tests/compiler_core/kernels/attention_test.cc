@@ -22,7 +22,7 @@ using testing::check_space;
 using testing::random_inputs;
 
 // Under `limit` schedules, for the target number `target` of this machine.
-std::string check(const AttentionGraph& graph, int limit = 1, size_t target = 0) {
+std::string check_attention(const AttentionGraph& graph, int limit = 1, size_t target = 0) {
   const Result<Workload> workload = attention_workload(graph);
   if (!workload) return workload.error().message;
   std::mt19937 random(7);
@@ -33,26 +33,29 @@ std::string check(const AttentionGraph& graph, int limit = 1, size_t target = 0)
 
 TEST(Attention, AgreesForEveryHeadSize) {
   for (const int64_t depth : {16, 33, 80, 256})
-    EXPECT_EQ(check({.batch = {2}, .rows = 19, .keys = 45, .depth = depth, .columns = depth}), "")
+    EXPECT_EQ(
+        check_attention({.batch = {2}, .rows = 19, .keys = 45, .depth = depth, .columns = depth}),
+        "")
         << depth;
-  EXPECT_EQ(check({.rows = 40, .keys = 40, .depth = 24, .columns = 72}), "");
+  EXPECT_EQ(check_attention({.rows = 40, .keys = 40, .depth = 24, .columns = 72}), "");
 }
 
 TEST(Attention, AgreesForEveryLength) {
   for (const auto& [rows, keys] :
        {std::pair<int64_t, int64_t>{8, 2}, {1, 70}, {97, 129}, {193, 300}})
-    EXPECT_EQ(check({.rows = rows, .keys = keys, .depth = 32, .columns = 32}), "") << rows;
+    EXPECT_EQ(check_attention({.rows = rows, .keys = keys, .depth = 32, .columns = 32}), "")
+        << rows;
 }
 
 TEST(Attention, AgreesForEveryTypeAndMask) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
     for (const AttentionGraph::Mask mask : testing::kEveryMask)
-      EXPECT_EQ(check({.dtype = dtype,
-                       .batch = {2, 3},
-                       .rows = 37,
-                       .keys = 150,
-                       .mask = mask,
-                       .guarded = mask == AttentionGraph::Mask::kBool}),
+      EXPECT_EQ(check_attention({.dtype = dtype,
+                                 .batch = {2, 3},
+                                 .rows = 37,
+                                 .keys = 150,
+                                 .mask = mask,
+                                 .guarded = mask == AttentionGraph::Mask::kBool}),
                 "")
           << to_string(dtype) << static_cast<int>(mask);
 }
@@ -61,11 +64,11 @@ TEST(Attention, AgreesHoweverTheWeightsAreDivided) {
   using Division = AttentionGraph::Division;
   for (const Division division : {Division::kBefore, Division::kAfter})
     for (const bool transposed : {false, true})
-      EXPECT_EQ(check({.batch = {2, 3},
-                       .rows = 21,
-                       .keys = 30,
-                       .division = division,
-                       .transposed = transposed}),
+      EXPECT_EQ(check_attention({.batch = {2, 3},
+                                 .rows = 21,
+                                 .keys = 30,
+                                 .division = division,
+                                 .transposed = transposed}),
                 "")
           << static_cast<int>(division) << transposed;
 }
@@ -73,25 +76,25 @@ TEST(Attention, AgreesHoweverTheWeightsAreDivided) {
 TEST(Attention, AgreesForSharedHeadsAndReorderedResults) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const bool bias : {false, true})
-      EXPECT_EQ(check({.dtype = dtype,
-                       .batch = {2, 6},
-                       .rows = 23,
-                       .keys = 41,
-                       .shared_by = 3,
-                       .transposed = true,
-                       .output_bias = bias}),
+      EXPECT_EQ(check_attention({.dtype = dtype,
+                                 .batch = {2, 6},
+                                 .rows = 23,
+                                 .keys = 41,
+                                 .shared_by = 3,
+                                 .transposed = true,
+                                 .output_bias = bias}),
                 "")
           << to_string(dtype) << bias;
 }
 
 TEST(Attention, AgreesUnderTheSchedulesOfTheSpace) {
-  EXPECT_EQ(check({.batch = {2},
-                   .rows = 301,
-                   .keys = 290,
-                   .depth = 64,
-                   .columns = 64,
-                   .mask = AttentionGraph::Mask::kCausal},
-                  4),
+  EXPECT_EQ(check_attention({.batch = {2},
+                             .rows = 301,
+                             .keys = 290,
+                             .depth = 64,
+                             .columns = 64,
+                             .mask = AttentionGraph::Mask::kCausal},
+                            4),
             "");
 }
 
@@ -104,7 +107,7 @@ TEST(Attention, AgreesOnEveryTarget) {
                              .columns = 40,
                              .mask = AttentionGraph::Mask::kCausal};
   for (size_t target = 0; target < testing::targets().size(); ++target)
-    EXPECT_EQ(check(graph, 2, target), "") << target;
+    EXPECT_EQ(check_attention(graph, 2, target), "") << target;
 }
 
 TEST(Attention, ARowThatSeesNothingIsZeroWhereTheModelSaysSo) {
@@ -115,7 +118,7 @@ TEST(Attention, ARowThatSeesNothingIsZeroWhereTheModelSaysSo) {
                                .mask = AttentionGraph::Mask::kCausal,
                                .reach = -3,
                                .guarded = guarded};
-    EXPECT_EQ(check(graph, 2), "") << guarded;
+    EXPECT_EQ(check_attention(graph, 2), "") << guarded;
   }
 }
 

@@ -15,8 +15,7 @@ namespace {
 
 using testing::check_space;
 using testing::coarse_inputs;
-
-const Target kHopper = *Target::parse("cuda:sm_90a");
+using testing::kHopper;
 
 void expect_right(const Graph& graph, std::set<Digest>& seen) {
   const auto made = plan(graph, partition_rules(kHopper));

@@ -20,7 +20,7 @@ using testing::planned;
 using testing::random_inputs;
 using testing::targets;
 
-Workload workload_of(GraphBuilder& b, NodeId output) {
+Workload convolution_workload(GraphBuilder& b, NodeId output) {
   auto graph = b.finish({output});
   EXPECT_TRUE(graph) << graph.error().message;
   const auto family = classify(*graph);
@@ -33,7 +33,8 @@ std::vector<Target> host() {
   return {targets()[0]};
 }
 
-std::string check(const Workload& workload, int limit, std::vector<Target> on = host()) {
+std::string check_convolution(const Workload& workload, int limit,
+                              std::vector<Target> on = host()) {
   std::mt19937 random(11);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (const Target& target : on) {
@@ -43,7 +44,8 @@ std::string check(const Workload& workload, int limit, std::vector<Target> on = 
   return "";
 }
 
-std::string check_on_host(const Workload& workload, const CpuConvolutionSchedule& schedule) {
+std::string check_convolution_on_host(const Workload& workload,
+                                      const CpuConvolutionSchedule& schedule) {
   std::mt19937 random(12);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   return check_schedule(workload, to_schedule(schedule), targets()[0], inputs);
@@ -53,80 +55,100 @@ int host_lanes() {
   return targets()[0].isa == "x86-64-v4" ? 16 : 8;
 }
 
-Workload plain(DType dtype, Shape x, Shape w, ConvolutionAttr attr) {
+Workload as_written(DType dtype, Shape x, Shape w, ConvolutionAttr attr) {
   GraphBuilder b;
   const NodeId image = b.input(dtype, std::move(x));
   const NodeId y = b.convolution(image, b.input(dtype, std::move(w)), std::move(attr));
-  return workload_of(b, is_half(dtype) ? b.cast(y, dtype) : y);
+  return convolution_workload(b, is_half(dtype) ? b.cast(y, dtype) : y);
 }
 
 TEST(Convolution, AgreesUnderEveryScheduleOfTheSpace) {
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {2, 5, 13, 21}, {19, 5, 3, 3}, padded(1, 1)),
+                              100, {targets()[0]}),
+            "");
   EXPECT_EQ(
-      check(plain(DType::kF32, {2, 5, 13, 21}, {19, 5, 3, 3}, padded(1, 1)), 100, {targets()[0]}),
+      check_convolution(as_written(DType::kF32, {2, 5, 13, 21}, {19, 5, 3, 3}, padded(1, 1)), 3),
       "");
-  EXPECT_EQ(check(plain(DType::kF32, {2, 5, 13, 21}, {19, 5, 3, 3}, padded(1, 1)), 3), "");
 }
 
 TEST(Convolution, AgreesWithStridesDilationAndUnevenPadding) {
-  EXPECT_EQ(check(plain(DType::kF32, {1, 3, 31, 30}, {17, 3, 7, 7}, padded(2, 3)), 4), "");
   EXPECT_EQ(
-      check(plain(DType::kF32, {2, 4, 12, 19}, {6, 4, 3, 2}, {{2, 1}, {2, 3}, {0, 4}, {3, 1}, 1}),
-            4),
+      check_convolution(as_written(DType::kF32, {1, 3, 31, 30}, {17, 3, 7, 7}, padded(2, 3)), 4),
       "");
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {2, 4, 12, 19}, {6, 4, 3, 2},
+                                         {{2, 1}, {2, 3}, {0, 4}, {3, 1}, 1}),
+                              4),
+            "");
   // Padding that no window reaches, and windows that lie in padding altogether.
-  EXPECT_EQ(
-      check(plain(DType::kF32, {1, 2, 4, 4}, {3, 2, 2, 2}, {{5, 3}, {1, 1}, {4, 3}, {1, 5}, 1}), 4),
-      "");
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {1, 2, 4, 4}, {3, 2, 2, 2},
+                                         {{5, 3}, {1, 1}, {4, 3}, {1, 5}, 1}),
+                              4),
+            "");
 }
 
 TEST(Convolution, AgreesForGroupsAndDepthwise) {
-  EXPECT_EQ(check(plain(DType::kF32, {2, 12, 9, 20}, {18, 4, 3, 3}, padded(1, 1, 3)), 4), "");
-  EXPECT_EQ(check(plain(DType::kF32, {2, 7, 9, 37}, {7, 1, 3, 3}, padded(1, 1, 7)), 6), "");
-  EXPECT_EQ(check(plain(DType::kF32, {1, 6, 10, 19}, {12, 1, 5, 3}, padded(2, 2, 6)), 4), "");
+  EXPECT_EQ(
+      check_convolution(as_written(DType::kF32, {2, 12, 9, 20}, {18, 4, 3, 3}, padded(1, 1, 3)), 4),
+      "");
+  EXPECT_EQ(
+      check_convolution(as_written(DType::kF32, {2, 7, 9, 37}, {7, 1, 3, 3}, padded(1, 1, 7)), 6),
+      "");
+  EXPECT_EQ(
+      check_convolution(as_written(DType::kF32, {1, 6, 10, 19}, {12, 1, 5, 3}, padded(2, 2, 6)), 4),
+      "");
 }
 
 TEST(Convolution, AgreesForOneAndThreeSpatialAxes) {
-  EXPECT_EQ(check(plain(DType::kF32, {2, 6, 70}, {10, 6, 5}, {{1}, {2}, {4}, {4}, 1}), 3), "");
-  EXPECT_EQ(check(plain(DType::kF32, {1, 3, 5, 6, 18}, {9, 3, 3, 2, 3},
-                        {{1, 2, 1}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}, 1}),
-                  3),
+  EXPECT_EQ(check_convolution(
+                as_written(DType::kF32, {2, 6, 70}, {10, 6, 5}, {{1}, {2}, {4}, {4}, 1}), 3),
+            "");
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {1, 3, 5, 6, 18}, {9, 3, 3, 2, 3},
+                                         {{1, 2, 1}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}, 1}),
+                              3),
             "");
 }
 
 TEST(Convolution, AgreesForEveryDtype) {
   for (const DType dtype :
        {DType::kBF16, DType::kF16, DType::kF64, DType::kI32, DType::kI64, DType::kI8, DType::kU8})
-    EXPECT_EQ(check(plain(dtype, {1, 3, 8, 11}, {5, 3, 3, 3}, padded(1, 1)), 2, {targets()[0]}), "")
+    EXPECT_EQ(check_convolution(as_written(dtype, {1, 3, 8, 11}, {5, 3, 3, 3}, padded(1, 1)), 2,
+                                {targets()[0]}),
+              "")
         << to_string(dtype);
 }
 
 TEST(Convolution, AgreesAtDegenerateSizes) {
-  EXPECT_EQ(check(plain(DType::kF32, {1, 1, 1, 1}, {1, 1, 1, 1}, padded(1, 0)), 2), "");
-  EXPECT_EQ(check(plain(DType::kF32, {3, 2, 5, 5}, {4, 2, 5, 5}, padded(1, 0)), 2), "");
-  EXPECT_EQ(check(plain(DType::kF32, {1, 9, 6, 6}, {8, 9, 1, 1}, padded(2, 0)), 3), "");
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {1, 1, 1, 1}, {1, 1, 1, 1}, padded(1, 0)), 2),
+            "");
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {3, 2, 5, 5}, {4, 2, 5, 5}, padded(1, 0)), 2),
+            "");
+  EXPECT_EQ(check_convolution(as_written(DType::kF32, {1, 9, 6, 6}, {8, 9, 1, 1}, padded(2, 0)), 3),
+            "");
 }
 
 // Places 0 1 2, 5 6 7 and the last one repeated end where eight neighbours would.
 TEST(Convolution, AgreesWhereABrokenRowEndsAsANeighbourWould) {
-  const Workload small = plain(DType::kF32, {2, 3, 2, 3}, {5, 3, 3, 3}, padded(1, 1));
+  const Workload small = as_written(DType::kF32, {2, 3, 2, 3}, {5, 3, 3, 3}, padded(1, 1));
   for (const XFrom x_from : {XFrom::kField, XFrom::kBlock})
-    EXPECT_EQ(check_on_host(small, {8, false, 4, 24, 27, 12, 120, true, x_from}), "");
+    EXPECT_EQ(check_convolution_on_host(small, {8, false, 4, 24, 27, 12, 120, true, x_from}), "");
 }
 
 // Every way the kernels can be cut, on sizes that leave a rest everywhere.
 TEST(Convolution, AgreesHoweverItIsBlocked) {
   const int lanes = host_lanes();
   const Workload inside =
-      plain(DType::kF32, {2, 5, 11, 2 * lanes + 9}, {12, 5, 3, 3}, padded(1, 0));
+      as_written(DType::kF32, {2, 5, 11, 2 * lanes + 9}, {12, 5, 3, 3}, padded(1, 0));
   for (const bool slide : {true, false})
     for (const XFrom x_from : {XFrom::kInPlace, XFrom::kField, XFrom::kBlock})
       for (const bool a_packed : {true, false}) {
         CpuConvolutionSchedule schedule{lanes, slide, 4, 2 * lanes, 16, 8, 64, a_packed, x_from};
-        EXPECT_EQ(check_on_host(inside, schedule), "") << to_schedule(schedule).to_string();
+        EXPECT_EQ(check_convolution_on_host(inside, schedule), "")
+            << to_schedule(schedule).to_string();
       }
-  const Workload strided = plain(DType::kF32, {1, 5, 11, 41}, {13, 5, 3, 3}, padded(2, 1));
+  const Workload strided = as_written(DType::kF32, {1, 5, 11, 41}, {13, 5, 3, 3}, padded(2, 1));
   for (const bool slide : {true, false})
-    EXPECT_EQ(check_on_host(strided, {lanes, slide, 5, lanes, 1000, 10, 40, true, XFrom::kBlock}),
+    EXPECT_EQ(check_convolution_on_host(
+                  strided, {lanes, slide, 5, lanes, 1000, 10, 40, true, XFrom::kBlock}),
               "");
 }
 
@@ -135,8 +157,8 @@ TEST(Convolution, ALongSumIsAsExactAsAShortOne) {
   const int lanes = host_lanes();
   constexpr int64_t channels = 128, rows = 8, height = 2, window = 3;
   const int64_t width = 2 * lanes, line = width + window - 1, plane = (height + window - 1) * line;
-  const Workload workload = plain(DType::kF32, {1, channels, height + window - 1, line},
-                                  {rows, channels, window, window}, padded(1, 0));
+  const Workload workload = as_written(DType::kF32, {1, channels, height + window - 1, line},
+                                       {rows, channels, window, window}, padded(1, 0));
   std::mt19937 random(13);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (const bool slide : {true, false}) {
@@ -168,11 +190,11 @@ TEST(Convolution, ReadsOperandsThroughViews) {
   const NodeId x = b.permute(b.input(DType::kF32, {2, 9, 12, 6}), {0, 3, 1, 2});
   NodeId w = b.permute(b.input(DType::kF32, {6, 8, 3, 3}), {1, 0, 2, 3});
   w = b.slice(b.slice(w, 2, 2, 3, -1), 3, 2, 3, -1);
-  EXPECT_EQ(check(planned(b, b.convolution(x, w, padded(1, 2))), 4), "");
+  EXPECT_EQ(check_convolution(planned(b, b.convolution(x, w, padded(1, 2))), 4), "");
   GraphBuilder c;
   const NodeId halves = c.slice(c.input(DType::kBF16, {2, 9, 8, 20}), 1, 2, 6);
   const NodeId same = c.broadcast(c.input(DType::kBF16, {5, 6, 1, 3}), {5, 6, 3, 3});
-  EXPECT_EQ(check(planned(c, c.convolution(halves, same, padded(1, 0))), 3), "");
+  EXPECT_EQ(check_convolution(planned(c, c.convolution(halves, same, padded(1, 0))), 3), "");
 }
 
 // conv -> batch norm -> residual -> relu, the residual dense or a slice that no loop over
@@ -202,11 +224,11 @@ Workload block(DType dtype, bool sliced) {
 TEST(Convolution, FusesBatchNormResidualAndActivation) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const bool sliced : {false, true})
-      EXPECT_EQ(check(block(dtype, sliced), 1), "") << to_string(dtype) << sliced;
+      EXPECT_EQ(check_convolution(block(dtype, sliced), 1), "") << to_string(dtype) << sliced;
 }
 
 TEST(Convolution, KeepsNanAndInfinity) {
-  const Workload workload = plain(DType::kF32, {1, 1, 4, 20}, {2, 1, 3, 3}, padded(1, 1));
+  const Workload workload = as_written(DType::kF32, {1, 1, 4, 20}, {2, 1, 3, 3}, padded(1, 1));
   Tensor x(DType::kF32, {1, 1, 4, 20}), w(DType::kF32, {2, 1, 3, 3});
   for (int64_t i = 0; i < w.numel(); ++i) w.set(i, 1);
   x.set(0, NAN);
@@ -222,7 +244,7 @@ TEST(Convolution, KeepsNanAndInfinity) {
 TEST(Convolution, RefusesAScheduleThatDoesNotFit) {
   CpuConvolutionSchedule in_place;
   in_place.x_from = XFrom::kInPlace;
-  const Workload zeros = plain(DType::kF32, {1, 4, 9, 9}, {8, 4, 3, 3}, padded(1, 1));
+  const Workload zeros = as_written(DType::kF32, {1, 4, 9, 9}, {8, 4, 3, 3}, padded(1, 1));
   EXPECT_EQ(print_cpu_convolution(zeros.graph, in_place).error().code, Code::kInvalidArgument);
   CpuConvolutionSchedule unpacked;
   unpacked.a_packed = false;
@@ -234,7 +256,7 @@ TEST(Convolution, SpaceIsDeterministicDistinctAndBounded) {
   for (const Target& target : targets())
     for (const int64_t channels : {3, 64, 512}) {
       const Workload workload =
-          plain(DType::kF32, {1, channels, 28, 28}, {128, channels, 3, 3}, padded(1, 1));
+          as_written(DType::kF32, {1, channels, 28, 28}, {128, channels, 3, 3}, padded(1, 1));
       const auto space = cpu_convolution_candidates(workload, target);
       EXPECT_GE(space.size(), 8u);
       EXPECT_LE(space.size(), 16u);

@@ -12,9 +12,9 @@
 namespace kiln {
 namespace {
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
+using testing::kHopper;
 
-Workload workload_of(GraphBuilder& b, NodeId output) {
+Workload library_workload(GraphBuilder& b, NodeId output) {
   const auto graph = b.finish({output});
   EXPECT_TRUE(graph) << graph.error().message;
   auto made = make_workload(*graph);
@@ -49,7 +49,7 @@ Tensor evaluate(const LibraryCall& call, const Graph& graph, std::span<const Ten
 }
 
 // "" when the call computes what the workload does.
-std::string check(const Workload& workload) {
+std::string check_call(const Workload& workload) {
   const auto call = cublaslt_call(workload);
   if (!call) return call.error().message;
   std::vector<int64_t> elements;
@@ -83,8 +83,8 @@ TEST(CublasLtMatmul, TakesEveryFloatTypeHoweverItIsStored) {
       for (const bool b_transposed : {false, true}) {
         GraphBuilder b;
         const NodeId y = product(b, dtype, 9, 13, 7, a_transposed, b_transposed);
-        const Workload workload = workload_of(b, b.cast(y, dtype));
-        EXPECT_EQ(check(workload), "") << print(workload.graph);
+        const Workload workload = library_workload(b, b.cast(y, dtype));
+        EXPECT_EQ(check_call(workload), "") << print(workload.graph);
         const LibraryCall call = *cublaslt_call(workload);
         EXPECT_EQ(call.a.transposed, a_transposed);
         EXPECT_EQ(call.b.transposed, b_transposed);
@@ -98,15 +98,15 @@ TEST(CublasLtMatmul, TakesDegenerateSizes) {
     for (const bool transposed : {false, true}) {
       GraphBuilder b;
       const Workload workload =
-          workload_of(b, product(b, DType::kF32, m, n, k, transposed, transposed));
-      EXPECT_EQ(check(workload), "") << print(workload.graph);
+          library_workload(b, product(b, DType::kF32, m, n, k, transposed, transposed));
+      EXPECT_EQ(check_call(workload), "") << print(workload.graph);
     }
 }
 
 TEST(CublasLtMatmul, GivesTheSumsOfHalvesInF32) {
   GraphBuilder b;
-  const Workload workload = workload_of(b, product(b, DType::kBF16, 4, 6, 8, false, false));
-  EXPECT_EQ(check(workload), "");
+  const Workload workload = library_workload(b, product(b, DType::kBF16, 4, 6, 8, false, false));
+  EXPECT_EQ(check_call(workload), "");
   EXPECT_EQ(cublaslt_call(workload)->d.dtype, DType::kF32);
 }
 
@@ -119,8 +119,8 @@ TEST(CublasLtMatmul, TakesABiasAndAnAddend) {
     y = b.binary(Op::kAdd, y, b.broadcast(b.cast(b.input(dtype, {13}), wide), shape));
     y = b.cast(b.cast(y, dtype), wide);  // PyTorch rounds between linear and the addition
     y = b.binary(Op::kAdd, b.cast(b.input(dtype, shape), wide), y);
-    const Workload workload = workload_of(b, b.cast(y, dtype));
-    EXPECT_EQ(check(workload), "") << print(workload.graph);
+    const Workload workload = library_workload(b, b.cast(y, dtype));
+    EXPECT_EQ(check_call(workload), "") << print(workload.graph);
     const LibraryCall call = *cublaslt_call(workload);
     EXPECT_GE(call.c, 0);
     EXPECT_EQ(call.epilogue, "bias");
@@ -131,8 +131,8 @@ TEST(CublasLtMatmul, TakesSlicesAndOddLeadingDimensions) {
   GraphBuilder b;
   const NodeId x = b.slice(b.input(DType::kBF16, {8, 37}), 1, 3, 24, 1);
   const NodeId w = b.slice(b.input(DType::kBF16, {40, 13}), 0, 5, 24, 1);
-  const Workload workload = workload_of(b, b.matmul(x, w));
-  EXPECT_EQ(check(workload), "") << print(workload.graph);
+  const Workload workload = library_workload(b, b.matmul(x, w));
+  EXPECT_EQ(check_call(workload), "") << print(workload.graph);
   const LibraryCall call = *cublaslt_call(workload);
   EXPECT_EQ(call.a.ld, Dim(37));
   EXPECT_EQ(call.a.offset, Dim(3));
@@ -142,52 +142,54 @@ TEST(CublasLtMatmul, TakesSlicesAndOddLeadingDimensions) {
 TEST(CublasLtMatmul, TakesBatchesAtOneStride) {
   GraphBuilder b;
   const NodeId q = b.input(DType::kF16, {2, 3, 5, 8}), k = b.input(DType::kF16, {2, 3, 7, 8});
-  const Workload both = workload_of(b, b.matmul(q, b.permute(k, {0, 1, 3, 2})));
-  EXPECT_EQ(check(both), "") << print(both.graph);
+  const Workload both = library_workload(b, b.matmul(q, b.permute(k, {0, 1, 3, 2})));
+  EXPECT_EQ(check_call(both), "") << print(both.graph);
   EXPECT_EQ(cublaslt_call(both)->batch, Dim(6));
 
   GraphBuilder c;  // one matrix for all: one product of all rows
   const NodeId x = c.input(DType::kF32, {4, 5, 8}), w = c.input(DType::kF32, {8, 6});
-  const Workload shared = workload_of(c, c.matmul(x, c.broadcast(w, {4, 8, 6})));
-  EXPECT_EQ(check(shared), "") << print(shared.graph);
+  const Workload shared = library_workload(c, c.matmul(x, c.broadcast(w, {4, 8, 6})));
+  EXPECT_EQ(check_call(shared), "") << print(shared.graph);
   EXPECT_EQ(cublaslt_call(shared)->batch, Dim(1));
   EXPECT_EQ(cublaslt_call(shared)->m, Dim(20));
 
   GraphBuilder d;  // whose rows lie apart: a batch
   const NodeId heads = d.permute(d.input(DType::kF32, {5, 4, 8}), {1, 0, 2});
   const NodeId table = d.broadcast(d.input(DType::kF32, {8, 6}), {4, 8, 6});
-  const Workload apart = workload_of(d, d.matmul(heads, table));
-  EXPECT_EQ(check(apart), "") << print(apart.graph);
+  const Workload apart = library_workload(d, d.matmul(heads, table));
+  EXPECT_EQ(check_call(apart), "") << print(apart.graph);
   EXPECT_EQ(cublaslt_call(apart)->batch, Dim(4));
 }
 
 TEST(CublasLtMatmul, RefusesWhatTheLibraryLacks) {
   GraphBuilder integers;
-  EXPECT_EQ(refusal(workload_of(integers, product(integers, DType::kI32, 4, 5, 6, false, false))),
-            "cuBLASLt has no product of i32 operands");
+  EXPECT_EQ(
+      refusal(library_workload(integers, product(integers, DType::kI32, 4, 5, 6, false, false))),
+      "cuBLASLt has no product of i32 operands");
   GraphBuilder b;
   const NodeId y = product(b, DType::kF32, 4, 5, 6, false, false);
-  EXPECT_EQ(refusal(workload_of(b, b.unary(Op::kTanh, y))),
+  EXPECT_EQ(refusal(library_workload(b, b.unary(Op::kTanh, y))),
             "cuBLASLt has no product followed by tanh");
   GraphBuilder narrow;
   const NodeId z = product(narrow, DType::kF32, 4, 5, 6, false, false);
-  EXPECT_EQ(refusal(workload_of(narrow, narrow.cast(z, DType::kBF16))),
+  EXPECT_EQ(refusal(library_workload(narrow, narrow.cast(z, DType::kBF16))),
             "cuBLASLt has no product of f32 that gives bf16");
   GraphBuilder strided;
   const NodeId x = strided.slice(strided.input(DType::kF32, {8, 12}), 1, 0, 6, 2);
-  EXPECT_EQ(refusal(workload_of(strided, strided.matmul(x, strided.input(DType::kF32, {6, 5})))),
-            "cuBLASLt has no product of a matrix without a contiguous axis, or whose lines "
-            "overlap");
+  EXPECT_EQ(
+      refusal(library_workload(strided, strided.matmul(x, strided.input(DType::kF32, {6, 5})))),
+      "cuBLASLt has no product of a matrix without a contiguous axis, or whose lines "
+      "overlap");
   GraphBuilder rows;  // a bias of rows is no bias of columns
   const NodeId p = product(rows, DType::kF32, 4, 5, 6, false, false);
   const NodeId column = rows.broadcast(rows.input(DType::kF32, {4, 1}), {4, 5});
-  EXPECT_EQ(refusal(workload_of(rows, rows.binary(Op::kAdd, p, column))),
+  EXPECT_EQ(refusal(library_workload(rows, rows.binary(Op::kAdd, p, column))),
             "cuBLASLt has no product followed by view");
 }
 
 TEST(CublasLtMatmul, CandidatesAreTheRanksOfTheHeuristics) {
   GraphBuilder b;
-  const Workload workload = workload_of(b, product(b, DType::kBF16, 64, 64, 64, false, false));
+  const Workload workload = library_workload(b, product(b, DType::kBF16, 64, 64, 64, false, false));
   const KernelTemplate& made = cublaslt_matmul();
   ASSERT_TRUE(made.covers(workload, kHopper));
   EXPECT_FALSE(made.covers(workload, *Target::parse("cpu:x86-64-v3")));
@@ -214,7 +216,7 @@ TEST(CublasLtMatmul, SymbolicSizesHaveTheLibrarysFirstChoiceAlone) {
   GraphBuilder b;
   const Dim rows = Dim::symbol(b.symbol({1, 4096}, 512));
   const NodeId x = b.input(DType::kBF16, {rows, 64}), w = b.input(DType::kBF16, {48, 64});
-  const Workload workload = workload_of(b, b.matmul(x, b.permute(w, {1, 0})));
+  const Workload workload = library_workload(b, b.matmul(x, b.permute(w, {1, 0})));
   const auto space = cublaslt_matmul().candidates(workload, kHopper);
   ASSERT_TRUE(space) << space.error().message;
   EXPECT_EQ(space->size(), 1u);
@@ -224,8 +226,8 @@ TEST(CublasLtMatmul, SymbolicSizesHaveTheLibrarysFirstChoiceAlone) {
 
 TEST(CublasLtMatmul, JoinsTheSearchSpaceWhereLibrariesAreTaken) {
   GraphBuilder b;
-  const Workload workload =
-      workload_of(b, b.cast(product(b, DType::kBF16, 512, 512, 512, false, false), DType::kBF16));
+  const Workload workload = library_workload(
+      b, b.cast(product(b, DType::kBF16, 512, 512, 512, false, false), DType::kBF16));
   const auto own = search_space(workload, kHopper);
   const auto all = search_space(workload, kHopper, Libraries::kTake);
   ASSERT_TRUE(own && all);
@@ -247,13 +249,13 @@ TEST(CublasLtMatmul, JoinsTheSearchSpaceWhereLibrariesAreTaken) {
   EXPECT_TRUE(ranked_space(workload, *Target::parse("cuda:sm_80"))->far.empty());
   for (const auto& [m, n] : {std::pair(16, 512), {512, 16}}) {
     GraphBuilder few;
-    const Workload thin = workload_of(
+    const Workload thin = library_workload(
         few, few.cast(product(few, DType::kBF16, m, n, 512, false, false), DType::kBF16));
     EXPECT_TRUE(ranked_space(thin, kHopper)->far.empty()) << m << " x " << n;
   }
 
   GraphBuilder c;
-  const Workload full = workload_of(c, product(c, DType::kF32, 512, 512, 512, false, false));
+  const Workload full = library_workload(c, product(c, DType::kF32, 512, 512, 512, false, false));
   EXPECT_EQ(library_of(search_space(full, kHopper, Libraries::kTake)->front()), "")
       << "f32 is expected to take as long, and a kernel of Kiln's own comes first then";
 }

@@ -14,21 +14,20 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::kHopper;
 using testing::random_inputs;
 using testing::RandomGraph;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-std::string check_all(const Graph& graph, std::span<const Tensor> inputs, int limit) {
+std::string check_all_columns(const Graph& graph, std::span<const Tensor> inputs, int limit) {
   const Workload workload{graph, Family::kColumnReduction, {}};
   const std::string wrong = check_space(workload, kHopper, inputs, limit);
   return wrong.empty() ? "" : wrong + "\n" + print(graph);
 }
-std::string check(const Graph& graph, int limit = 100) {
+std::string check_columns(const Graph& graph, int limit = 100) {
   std::mt19937 random(7);
-  return check_all(graph, random_inputs(graph, random), limit);
+  return check_all_columns(graph, random_inputs(graph, random), limit);
 }
-std::string check_with(const Graph& graph, std::initializer_list<const char*> schedules) {
+std::string check_columns_with(const Graph& graph, std::initializer_list<const char*> schedules) {
   std::mt19937 random(7);
   const std::vector<Tensor> inputs = random_inputs(graph, random);
   for (const char* schedule : schedules) {
@@ -70,18 +69,19 @@ constexpr std::initializer_list<const char*> kForms = {
 TEST(CudaColumnReduction, EveryFormOfASum) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {131, 70});
-  EXPECT_EQ(check_with(*b.finish({b.reduce(Op::kReduceSum, x, {0})}), kForms), "");
+  EXPECT_EQ(check_columns_with(*b.finish({b.reduce(Op::kReduceSum, x, {0})}), kForms), "");
 }
 
 TEST(CudaColumnReduction, EvenRowsNeedNoGuards) {
   GraphBuilder b;
   const NodeId x = b.cast(b.input(DType::kBF16, {64, 64}), DType::kF32);
-  EXPECT_EQ(check_with(*b.finish({b.cast(softmax(b, x), DType::kBF16)}),
-                       {"cuda.column_reduction lanes=2 across=16 down=8 unroll=4",
-                        "cuda.column_reduction lanes=2 across=8 down=8 unroll=1 keep=1 cluster=4",
-                        "cuda.column_reduction lanes=8 across=8 down=4 unroll=2 split=4",
-                        "cuda.column_reduction lanes=4 across=16 down=4 unroll=4 copy=1"}),
-            "");
+  EXPECT_EQ(
+      check_columns_with(*b.finish({b.cast(softmax(b, x), DType::kBF16)}),
+                         {"cuda.column_reduction lanes=2 across=16 down=8 unroll=4",
+                          "cuda.column_reduction lanes=2 across=8 down=8 unroll=1 keep=1 cluster=4",
+                          "cuda.column_reduction lanes=8 across=8 down=4 unroll=2 split=4",
+                          "cuda.column_reduction lanes=4 across=16 down=4 unroll=4 copy=1"}),
+      "");
 }
 
 // Rows that no vector divides are taken several at a time.
@@ -103,7 +103,7 @@ TEST(CudaColumnReduction, FoldedRowsOfHalves) {
     const NodeId sum =
         b.binary(Op::kMul, b.reduce(Op::kReduceSum, scaled, {0}), b.cast(weight, DType::kF32));
     const Graph graph = *b.finish({b.cast(sum, DType::kBF16), b.reduce(Op::kReduceMax, x, {0})});
-    EXPECT_EQ(check_with(graph, kFoldedForms), "") << columns;
+    EXPECT_EQ(check_columns_with(graph, kFoldedForms), "") << columns;
   }
 }
 
@@ -132,9 +132,10 @@ TEST(CudaColumnReduction, IntegersAndDoubles) {
   for (const DType dtype : {DType::kF64, DType::kI64, DType::kI32, DType::kI8}) {
     GraphBuilder b;
     const NodeId x = b.input(dtype, {131, 70});
-    EXPECT_EQ(check_with(*b.finish({b.reduce(Op::kReduceSum, x, {0})}),
-                         {"cuda.column_reduction lanes=2 across=16 down=4 unroll=2 split=0 keep=0",
-                          "cuda.column_reduction lanes=2 across=8 down=4 unroll=4 split=7 keep=0"}),
+    EXPECT_EQ(check_columns_with(
+                  *b.finish({b.reduce(Op::kReduceSum, x, {0})}),
+                  {"cuda.column_reduction lanes=2 across=16 down=4 unroll=2 split=0 keep=0",
+                   "cuda.column_reduction lanes=2 across=8 down=4 unroll=4 split=7 keep=0"}),
               "");
   }
 }
@@ -142,7 +143,7 @@ TEST(CudaColumnReduction, IntegersAndDoubles) {
 TEST(CudaColumnReduction, EveryFormOfASoftmaxInHalves) {
   GraphBuilder b;
   const NodeId x = b.cast(b.input(DType::kBF16, {67, 34}), DType::kF32);
-  EXPECT_EQ(check_with(*b.finish({b.cast(softmax(b, x), DType::kBF16)}), kForms), "");
+  EXPECT_EQ(check_columns_with(*b.finish({b.cast(softmax(b, x), DType::kBF16)}), kForms), "");
 }
 
 TEST(CudaColumnReduction, EveryFormOfMeansInGroupsWithSeveralOutputs) {
@@ -158,7 +159,7 @@ TEST(CudaColumnReduction, EveryFormOfMeansInGroupsWithSeveralOutputs) {
   auto binding = make_workload(*b.finish({y, variance, b.reduce(Op::kReduceMin, x, {1})}));
   ASSERT_TRUE(binding) << binding.error().message;
   ASSERT_EQ(binding->workload.family, Family::kColumnReduction);
-  EXPECT_EQ(check_with(binding->workload.graph, kForms), "");
+  EXPECT_EQ(check_columns_with(binding->workload.graph, kForms), "");
 }
 
 TEST(CudaColumnReduction, WideAndNarrowLoadsUnderEverySchedule) {
@@ -167,7 +168,7 @@ TEST(CudaColumnReduction, WideAndNarrowLoadsUnderEverySchedule) {
       GraphBuilder b;
       const NodeId x = b.input(dtype, shape);
       const NodeId wide = is_half(dtype) ? b.cast(x, DType::kF32) : x;
-      EXPECT_EQ(check(*b.finish({b.reduce(Op::kReduceMax, wide, {0})}), 3), "");
+      EXPECT_EQ(check_columns(*b.finish({b.reduce(Op::kReduceMax, wide, {0})}), 3), "");
     }
 }
 
@@ -184,7 +185,7 @@ TEST(CudaColumnReduction, RandomGraphsAgreeWithTheInterpreter) {
     for (int i = 0; i < 2; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, c.end);
-      EXPECT_EQ(check(graph, 2), "") << "seed " << seed;
+      EXPECT_EQ(check_columns(graph, 2), "") << "seed " << seed;
     }
 }
 

@@ -17,19 +17,18 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::kHopper;
 using testing::padded;
 using testing::plain;
 using testing::planned;
 using testing::random_inputs;
 using testing::run_source;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
 Schedule as_convolution(const CudaMatmulSchedule& schedule) {
   return {"cuda.convolution", to_schedule(schedule).decisions};
 }
 
-std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) {
+std::string check_cuda_convolution(const Workload& workload, const CudaMatmulSchedule& schedule) {
   std::mt19937 random(7);
   const std::string wrong = check_schedule(workload, as_convolution(schedule), kHopper,
                                            random_inputs(workload.graph, random));
@@ -37,14 +36,14 @@ std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) 
 }
 
 TEST(CudaConvolution, AgreesOnTensorCoresWithRestsEverywhere) {
-  EXPECT_EQ(check(plain(DType::kBF16, {2, 5, 7, 9}, {19, 5, 3, 3}, padded(1, 1)),
-                  {32, 64, 32, 1, 4, 3, 1, 8}),
+  EXPECT_EQ(check_cuda_convolution(plain(DType::kBF16, {2, 5, 7, 9}, {19, 5, 3, 3}, padded(1, 1)),
+                                   {32, 64, 32, 1, 4, 3, 1, 8}),
             "");
-  EXPECT_EQ(check(plain(DType::kF32, {1, 3, 13, 11}, {17, 3, 7, 7}, padded(2, 3)),
-                  {32, 64, 16, 1, 4, 3, 1, 8}),
+  EXPECT_EQ(check_cuda_convolution(plain(DType::kF32, {1, 3, 13, 11}, {17, 3, 7, 7}, padded(2, 3)),
+                                   {32, 64, 16, 1, 4, 3, 1, 8}),
             "");
-  EXPECT_EQ(check(plain(DType::kF16, {1, 8, 6, 8}, {16, 8, 3, 3}, padded(1, 1)),
-                  {16, 64, 32, 1, 4, 3, 2, 8}),
+  EXPECT_EQ(check_cuda_convolution(plain(DType::kF16, {1, 8, 6, 8}, {16, 8, 3, 3}, padded(1, 1)),
+                                   {16, 64, 32, 1, 4, 3, 2, 8}),
             "");
 }
 
@@ -84,24 +83,25 @@ TEST(CudaConvolution, AgreesUnderTheSchedulesOfTheSpace) {
 }
 
 TEST(CudaConvolution, AgreesForGroupsDilationAndOtherRanks) {
-  EXPECT_EQ(
-      check(plain(DType::kBF16, {2, 12, 6, 7}, {18, 4, 3, 2}, {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 3}),
-            {16, 64, 32, 1, 4, 3, 1, 8}),
-      "");
-  EXPECT_EQ(check(plain(DType::kF32, {2, 6, 30}, {10, 6, 5}, {{1}, {2}, {4}, {4}, 1}),
-                  {16, 64, 16, 1, 4, 3, 1, 8}),
+  EXPECT_EQ(check_cuda_convolution(plain(DType::kBF16, {2, 12, 6, 7}, {18, 4, 3, 2},
+                                         {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 3}),
+                                   {16, 64, 32, 1, 4, 3, 1, 8}),
             "");
-  EXPECT_EQ(check(plain(DType::kF32, {1, 3, 4, 5, 6}, {5, 3, 2, 2, 3},
-                        {{1, 2, 1}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}, 1}),
-                  {16, 64, 16, 1, 4, 3, 1, 8}),
+  EXPECT_EQ(
+      check_cuda_convolution(plain(DType::kF32, {2, 6, 30}, {10, 6, 5}, {{1}, {2}, {4}, {4}, 1}),
+                             {16, 64, 16, 1, 4, 3, 1, 8}),
+      "");
+  EXPECT_EQ(check_cuda_convolution(plain(DType::kF32, {1, 3, 4, 5, 6}, {5, 3, 2, 2, 3},
+                                         {{1, 2, 1}, {1, 1, 1}, {1, 0, 1}, {1, 1, 1}, 1}),
+                                   {16, 64, 16, 1, 4, 3, 1, 8}),
             "");
 }
 
 TEST(CudaConvolution, AgreesWithoutTensorCores) {
   for (const DType dtype : {DType::kF64, DType::kI32, DType::kI64, DType::kI8})
-    EXPECT_EQ(
-        check(plain(dtype, {1, 3, 6, 7}, {5, 3, 3, 3}, padded(1, 1)), {16, 64, 16, 2, 2, 2, 1, 8}),
-        "")
+    EXPECT_EQ(check_cuda_convolution(plain(dtype, {1, 3, 6, 7}, {5, 3, 3, 3}, padded(1, 1)),
+                                     {16, 64, 16, 2, 2, 2, 1, 8}),
+              "")
         << to_string(dtype);
 }
 
@@ -111,7 +111,8 @@ TEST(CudaConvolution, ReadsAFlippedTransposedWeight) {
     const NodeId x = b.permute(b.input(dtype, {1, 6, 7, 6}), {0, 3, 1, 2});
     NodeId w = b.permute(b.input(dtype, {6, 8, 3, 3}), {1, 0, 2, 3});
     w = b.slice(b.slice(w, 2, 2, 3, -1), 3, 2, 3, -1);
-    EXPECT_EQ(check(planned(b, b.convolution(x, w, padded(1, 2))), {16, 64, 32, 1, 4, 3, 1, 8}),
+    EXPECT_EQ(check_cuda_convolution(planned(b, b.convolution(x, w, padded(1, 2))),
+                                     {16, 64, 32, 1, 4, 3, 1, 8}),
               "");
   }
 }
@@ -130,7 +131,9 @@ TEST(CudaConvolution, FusesScaleResidualAndActivation) {
                    b.broadcast_in(wide(b.input(dtype, {10})), shape, std::span(&channel, 1)));
       y = b.binary(Op::kAdd, y, wide(b.input(dtype, shape)));
       y = b.binary(Op::kMax, y, b.broadcast(b.constant(DType::kF32, 0), shape));
-      EXPECT_EQ(check(planned(b, b.cast(y, dtype)), {16, 64, 32, 1, 4, 3, splits, 8}), "")
+      EXPECT_EQ(
+          check_cuda_convolution(planned(b, b.cast(y, dtype)), {16, 64, 32, 1, 4, 3, splits, 8}),
+          "")
           << to_string(dtype) << splits;
     }
 }

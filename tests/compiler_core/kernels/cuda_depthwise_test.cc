@@ -21,7 +21,7 @@ using testing::random_inputs;
 
 const Target kTarget = *Target::parse("cuda:sm_80");
 
-std::string check(const Workload& workload, const CudaDepthwiseSchedule& schedule) {
+std::string check_depthwise(const Workload& workload, const CudaDepthwiseSchedule& schedule) {
   const Status covered = check_cuda_depthwise(workload);
   if (!covered) return covered.error().message;
   std::mt19937 random(15);
@@ -32,34 +32,35 @@ std::string check(const Workload& workload, const CudaDepthwiseSchedule& schedul
 
 TEST(CudaDepthwise, AgreesForWindowsStridesAndDilations) {
   // Tiles that end within the image, channels and strips that end within a tile.
-  EXPECT_EQ(
-      check(plain(DType::kBF16, {2, 5, 9, 16}, {5, 1, 3, 3}, padded(1, 1, 5)), {2, 5, 4, 7, 64}),
-      "");
-  EXPECT_EQ(
-      check(plain(DType::kF16, {1, 8, 15, 14}, {8, 1, 5, 5}, padded(2, 2, 8)), {3, 4, 2, 3, 32}),
-      "");
-  EXPECT_EQ(
-      check(plain(DType::kF32, {2, 3, 7, 7}, {3, 1, 7, 7}, padded(1, 3, 3)), {3, 7, 4, 7, 32}), "");
-  EXPECT_EQ(
-      check(plain(DType::kBF16, {2, 6, 11, 13}, {6, 1, 3, 2}, {{2, 1}, {2, 3}, {1, 0}, {4, 5}, 6}),
-            {4, 3, 3, 5, 64}),
-      "");
+  EXPECT_EQ(check_depthwise(plain(DType::kBF16, {2, 5, 9, 16}, {5, 1, 3, 3}, padded(1, 1, 5)),
+                            {2, 5, 4, 7, 64}),
+            "");
+  EXPECT_EQ(check_depthwise(plain(DType::kF16, {1, 8, 15, 14}, {8, 1, 5, 5}, padded(2, 2, 8)),
+                            {3, 4, 2, 3, 32}),
+            "");
+  EXPECT_EQ(check_depthwise(plain(DType::kF32, {2, 3, 7, 7}, {3, 1, 7, 7}, padded(1, 3, 3)),
+                            {3, 7, 4, 7, 32}),
+            "");
+  EXPECT_EQ(check_depthwise(plain(DType::kBF16, {2, 6, 11, 13}, {6, 1, 3, 2},
+                                  {{2, 1}, {2, 3}, {1, 0}, {4, 5}, 6}),
+                            {4, 3, 3, 5, 64}),
+            "");
 }
 
 TEST(CudaDepthwise, AgreesWhereNoRowIsReadToItsEnd) {
   // Windows that leave the last columns out, and images of one element.
-  EXPECT_EQ(
-      check(plain(DType::kBF16, {1, 4, 8, 16}, {4, 1, 1, 1}, padded(4, 0, 4)), {4, 2, 1, 1, 32}),
-      "");
-  EXPECT_EQ(
-      check(plain(DType::kBF16, {3, 40, 1, 1}, {40, 1, 3, 3}, padded(1, 1, 40)), {16, 1, 1, 1, 32}),
-      "");
+  EXPECT_EQ(check_depthwise(plain(DType::kBF16, {1, 4, 8, 16}, {4, 1, 1, 1}, padded(4, 0, 4)),
+                            {4, 2, 1, 1, 32}),
+            "");
+  EXPECT_EQ(check_depthwise(plain(DType::kBF16, {3, 40, 1, 1}, {40, 1, 3, 3}, padded(1, 1, 40)),
+                            {16, 1, 1, 1, 32}),
+            "");
 }
 
 // A sequence, as a state-space model has it: one row.
 TEST(CudaDepthwise, AgreesOnSequences) {
-  EXPECT_EQ(check(plain(DType::kBF16, {2, 12, 70}, {12, 1, 4}, {{1}, {1}, {3}, {0}, 12}),
-                  {4, 1, 1, 7, 64}),
+  EXPECT_EQ(check_depthwise(plain(DType::kBF16, {2, 12, 70}, {12, 1, 4}, {{1}, {1}, {3}, {0}, 12}),
+                            {4, 1, 1, 7, 64}),
             "");
 }
 
@@ -70,7 +71,8 @@ TEST(CudaDepthwise, ReadsImagesHoweverTheyAreStored) {
     const NodeId x = b.permute(b.input(DType::kBF16, {2, 10, 9, channels}), {0, 3, 1, 2});
     const NodeId y =
         b.convolution(x, b.input(DType::kBF16, {channels, 1, 3, 3}), padded(1, 1, channels));
-    EXPECT_EQ(check(planned(b, b.cast(y, DType::kBF16)), {16, 4, 2, 5, 96}), "") << channels;
+    EXPECT_EQ(check_depthwise(planned(b, b.cast(y, DType::kBF16)), {16, 4, 2, 5, 96}), "")
+        << channels;
   }
 }
 
@@ -85,7 +87,9 @@ TEST(CudaDepthwise, FusesAnEpilogue) {
   const NodeId residual = b.cast(b.input(DType::kBF16, Shape(shape)), DType::kF32);
   const NodeId sum =
       b.binary(Op::kAdd, b.binary(Op::kAdd, b.binary(Op::kMul, y, scale), shift), residual);
-  EXPECT_EQ(check(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)), {2, 8, 4, 7, 64}), "");
+  EXPECT_EQ(
+      check_depthwise(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)), {2, 8, 4, 7, 64}),
+      "");
 }
 
 TEST(CudaDepthwise, CoversWindowsOfOneChannel) {

@@ -12,49 +12,33 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
 
 namespace kiln {
 namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::kAmpere;
+using testing::kHopper;
+using testing::matmul_workload;
+using testing::plain_product;
 using testing::random_inputs;
 using testing::run_source;
+using testing::Stored;
 
-const Target kAmpere = *Target::parse("cuda:sm_80");
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-Workload workload_of(GraphBuilder& b, NodeId output) {
-  auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  return {*graph, Family::kMatmul, {}};
-}
-
-std::string check(const Workload& workload, int limit) {
+std::string check_cuda_matmul(const Workload& workload, int limit) {
   std::mt19937 random(11);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   const std::string wrong = check_space(workload, kHopper, inputs, limit);
   return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
 }
 
-std::string check(const Workload& workload, const CudaMatmulSchedule& schedule) {
+std::string check_cuda_matmul(const Workload& workload, const CudaMatmulSchedule& schedule) {
   std::mt19937 random(12);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   const std::string wrong = check_schedule(workload, to_schedule(schedule), kHopper, inputs);
   return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
-}
-
-// [m, k] times [k, n], each stored so or read transposed.
-struct Stored {
-  bool a_transposed = false, b_transposed = false;
-};
-Workload plain(DType dtype, int64_t m, int64_t n, int64_t k, Stored stored = {}) {
-  GraphBuilder b;
-  const NodeId x = b.input(dtype, stored.a_transposed ? Shape{k, m} : Shape{m, k});
-  const NodeId w = b.input(dtype, stored.b_transposed ? Shape{n, k} : Shape{k, n});
-  const NodeId y = b.matmul(stored.a_transposed ? b.permute(x, {1, 0}) : x,
-                            stored.b_transposed ? b.permute(w, {1, 0}) : w);
-  return workload_of(b, is_half(dtype) ? b.cast(y, dtype) : y);
 }
 
 constexpr Stored kEveryStorage[] = {{false, false}, {false, true}, {true, false}, {true, true}};
@@ -64,7 +48,9 @@ TEST(CudaMatmul, AgreesHoweverTheOperandsAreStored) {
     for (const Stored stored : kEveryStorage)
       // Whole tiles of aligned chunks, then tails everywhere and single elements.
       for (const auto& [m, n, k] : {std::array{64, 64, 96}, std::array{67, 85, 51}})
-        EXPECT_EQ(check(plain(dtype, m, n, k, stored), {64, 64, 32, 2, 2, 3, 1, 8}), "")
+        EXPECT_EQ(
+            check_cuda_matmul(plain_product(dtype, m, n, k, stored), {64, 64, 32, 2, 2, 3, 1, 8}),
+            "")
             << to_string(dtype) << m << stored.a_transposed << stored.b_transposed;
 }
 
@@ -76,8 +62,8 @@ struct Sums {
 Sums sums_of_f32(const std::vector<Tensor>& inputs, size_t m, size_t n, size_t depth,
                  int splits = 1) {
   const auto source =
-      lower_to_source(plain(DType::kF32, static_cast<int64_t>(m), static_cast<int64_t>(n),
-                            static_cast<int64_t>(depth)),
+      lower_to_source(plain_product(DType::kF32, static_cast<int64_t>(m), static_cast<int64_t>(n),
+                                    static_cast<int64_t>(depth)),
                       to_schedule(CudaMatmulSchedule{64, 64, 32, 2, 2, 3, splits, 8}), kHopper);
   EXPECT_TRUE(source) << source.error().message;
   const auto outputs = run_source(*source, kHopper, inputs);
@@ -111,7 +97,7 @@ double largest_error(const std::vector<float>& sums, const std::vector<double>& 
 TEST(CudaMatmul, SumsOfF32AreNearerThanFusedMultiplyAdds) {
   std::mt19937 random(13);
   const Sums sums =
-      sums_of_f32(random_inputs(plain(DType::kF32, 64, 64, 64).graph, random), 64, 64, 64);
+      sums_of_f32(random_inputs(plain_product(DType::kF32, 64, 64, 64).graph, random), 64, 64, 64);
   EXPECT_LT(largest_error(sums.kernels, sums.exact), largest_error(sums.fused, sums.exact));
 }
 
@@ -126,8 +112,8 @@ TEST(CudaMatmul, SumsOfF32AreNotTooSmallOnAverage) {
   for (const auto& [depth, splits] : {Case{512, 1}, Case{150, 1}, Case{72, 1}, Case{512, 3}}) {
     std::mt19937 random(14);
     std::normal_distribution<double> normal;
-    std::vector<Tensor> inputs =
-        random_inputs(plain(DType::kF32, 96, 96, static_cast<int64_t>(depth)).graph, random);
+    std::vector<Tensor> inputs = random_inputs(
+        plain_product(DType::kF32, 96, 96, static_cast<int64_t>(depth)).graph, random);
     for (Tensor& input : inputs)
       for (int64_t i = 0; i < input.numel(); ++i) input.set(i, normal(random));
     const Sums sums = sums_of_f32(inputs, 96, 96, depth, splits);
@@ -144,7 +130,7 @@ TEST(CudaMatmul, SumsOfF32AreNotTooSmallOnAverage) {
 TEST(CudaMatmul, SumsOfIntegersInF32AreExact) {
   std::mt19937 random(15);
   std::uniform_int_distribution<int> integers(-40, 40);
-  std::vector<Tensor> inputs = random_inputs(plain(DType::kF32, 64, 64, 200).graph, random);
+  std::vector<Tensor> inputs = random_inputs(plain_product(DType::kF32, 64, 64, 200).graph, random);
   for (Tensor& input : inputs)
     for (int64_t i = 0; i < input.numel(); ++i) input.set(i, integers(random));
   const Sums sums = sums_of_f32(inputs, 64, 64, 200);
@@ -152,7 +138,8 @@ TEST(CudaMatmul, SumsOfIntegersInF32AreExact) {
 }
 
 TEST(CudaMatmul, AgreesForF16) {
-  EXPECT_EQ(check(plain(DType::kF16, 64, 64, 96), {64, 64, 32, 2, 2, 3, 1, 8}), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kF16, 64, 64, 96), {64, 64, 32, 2, 2, 3, 1, 8}),
+            "");
 }
 
 // Aligned rows that end inside a chunk: copies of less than 16 bytes.
@@ -167,47 +154,48 @@ TEST(CudaMatmul, FillsWhatIsPastAnEndWithZeros) {
         return transposed ? b.permute(x, {1, 0}) : x;
       };
       const NodeId y = b.matmul(cut(71, 69, stored.a_transposed), cut(69, 71, stored.b_transposed));
-      const Workload workload = workload_of(b, y);
-      EXPECT_EQ(check(workload, {64, 64, 32, 2, 2, 4, 1, 8}), "")
+      const Workload workload = matmul_workload(b, y);
+      EXPECT_EQ(check_cuda_matmul(workload, {64, 64, 32, 2, 2, 4, 1, 8}), "")
           << to_string(dtype) << stored.a_transposed << stored.b_transposed;
     }
 }
 
 TEST(CudaMatmul, AgreesHoweverItIsTiled) {
-  const Workload halves = plain(DType::kBF16, 150, 136, 200);
+  const Workload halves = plain_product(DType::kBF16, 150, 136, 200);
   for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{128, 128, 32, 2, 4, 2, 1, 1},
                                              {128, 64, 64, 4, 1, 3, 1, 8},
                                              {16, 64, 128, 1, 4, 2, 1, 4},
                                              {32, 192, 16, 2, 2, 6, 1, 2},
                                              {64, 128, 32, 2, 2, 3, 3, 8}})
-    EXPECT_EQ(check(halves, schedule), "");
-  const Workload floats = plain(DType::kF32, 70, 76, 100, {true, false});
+    EXPECT_EQ(check_cuda_matmul(halves, schedule), "");
+  const Workload floats = plain_product(DType::kF32, 70, 76, 100, {true, false});
   for (const CudaMatmulSchedule& schedule : {CudaMatmulSchedule{128, 128, 16, 4, 2, 2, 1, 1},
                                              {16, 128, 32, 1, 4, 4, 2, 8},
                                              {32, 64, 16, 1, 4, 3, 4, 8},
                                              {128, 16, 64, 4, 1, 2, 1, 3}})
-    EXPECT_EQ(check(floats, schedule), "");
+    EXPECT_EQ(check_cuda_matmul(floats, schedule), "");
 }
 
 TEST(CudaMatmul, AgreesUnderTheSchedulesOfTheSpace) {
-  EXPECT_EQ(check(plain(DType::kBF16, 130, 264, 160, {false, true}), 4), "");
-  EXPECT_EQ(check(plain(DType::kF32, 67, 83, 100), 3), "");
-  EXPECT_EQ(check(plain(DType::kBF16, 1, 200, 520), 3), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kBF16, 130, 264, 160, {false, true}), 4), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kF32, 67, 83, 100), 3), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kBF16, 1, 200, 520), 3), "");
 }
 
 TEST(CudaMatmul, AgreesAtDegenerateSizes) {
-  EXPECT_EQ(check(plain(DType::kF32, 1, 1, 1), 1), "");
-  EXPECT_EQ(check(plain(DType::kBF16, 5, 1, 40), 1), "");
-  EXPECT_EQ(check(plain(DType::kF64, 40, 50, 1), 1), "");
-  EXPECT_EQ(check(plain(DType::kBF16, 40, 1, 33, {false, true}), 1), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kF32, 1, 1, 1), 1), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kBF16, 5, 1, 40), 1), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kF64, 40, 50, 1), 1), "");
+  EXPECT_EQ(check_cuda_matmul(plain_product(DType::kBF16, 40, 1, 33, {false, true}), 1), "");
 }
 
 TEST(CudaMatmul, AgreesWithoutTensorCores) {
   for (const DType dtype :
        {DType::kF64, DType::kI32, DType::kI64, DType::kI16, DType::kI8, DType::kU8})
-    EXPECT_EQ(check(plain(dtype, 19, 37, 23), 1), "") << to_string(dtype);
+    EXPECT_EQ(check_cuda_matmul(plain_product(dtype, 19, 37, 23), 1), "") << to_string(dtype);
   for (const DType dtype : {DType::kF64, DType::kI8})
-    EXPECT_EQ(check(plain(dtype, 48, 80, 64, {true, true}), 1), "") << to_string(dtype);
+    EXPECT_EQ(check_cuda_matmul(plain_product(dtype, 48, 80, 64, {true, true}), 1), "")
+        << to_string(dtype);
 }
 
 TEST(CudaMatmul, ReadsBatchedStridedOperands) {
@@ -215,7 +203,7 @@ TEST(CudaMatmul, ReadsBatchedStridedOperands) {
   // q [2, 9, 3, 24] and k [2, 14, 3, 24], heads moved in front: as attention has them.
   const NodeId q = b.permute(b.input(DType::kBF16, {2, 9, 3, 24}), {0, 2, 1, 3});
   const NodeId k = b.permute(b.input(DType::kBF16, {2, 14, 3, 24}), {0, 2, 3, 1});
-  EXPECT_EQ(check(workload_of(b, b.matmul(q, k)), 3), "");
+  EXPECT_EQ(check_cuda_matmul(matmul_workload(b, b.matmul(q, k)), 3), "");
 }
 
 TEST(CudaMatmul, ReadsBroadcastSlicedAndReversedOperands) {
@@ -223,11 +211,11 @@ TEST(CudaMatmul, ReadsBroadcastSlicedAndReversedOperands) {
     GraphBuilder b;
     const NodeId x = b.slice(b.slice(b.input(dtype, {4, 30, 50}), 1, 3, 20), 2, 5, 19, 2);
     const NodeId w = b.broadcast(b.slice(b.input(dtype, {19, 26}), 0, 18, 19, -1), {4, 19, 26});
-    EXPECT_EQ(check(workload_of(b, b.matmul(x, w)), 2), "");
+    EXPECT_EQ(check_cuda_matmul(matmul_workload(b, b.matmul(x, w)), 2), "");
     GraphBuilder c;  // every row the same, every column the same
     const NodeId row = c.broadcast(c.input(dtype, {1, 40}), {20, 40});
     const NodeId column = c.broadcast(c.input(dtype, {40, 1}), {40, 24});
-    EXPECT_EQ(check(workload_of(c, c.matmul(row, column)), 1), "");
+    EXPECT_EQ(check_cuda_matmul(matmul_workload(c, c.matmul(row, column)), 1), "");
   }
 }
 
@@ -243,19 +231,21 @@ Workload with_epilogue(DType dtype, int64_t m, int64_t n, int64_t k) {
                b.binary(Op::kAdd, b.unary(Op::kErf, b.binary(Op::kMul, y, half)), half));
   y = b.binary(Op::kAdd, y, wide(b.input(dtype, {m, n})));
   y = b.binary(Op::kMul, y, wide(b.broadcast(b.input(dtype, {m, 1}), {m, n})));
-  return workload_of(b, b.cast(y, dtype));
+  return matmul_workload(b, b.cast(y, dtype));
 }
 
 TEST(CudaMatmul, FusesBiasActivationAndResidual) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const int64_t n : {72, 75})
-      EXPECT_EQ(check(with_epilogue(dtype, 21, n, 128), {32, 64, 32, 1, 4, 3, 1, 8}), "")
+      EXPECT_EQ(check_cuda_matmul(with_epilogue(dtype, 21, n, 128), {32, 64, 32, 1, 4, 3, 1, 8}),
+                "")
           << to_string(dtype);
 }
 
 TEST(CudaMatmul, FusesTheEpilogueAfterTheSumsOfSplits) {
   // 5 steps for 4 blocks: the last has none.
-  EXPECT_EQ(check(with_epilogue(DType::kBF16, 21, 75, 160), {32, 64, 32, 1, 4, 3, 4, 8}), "");
+  EXPECT_EQ(
+      check_cuda_matmul(with_epilogue(DType::kBF16, 21, 75, 160), {32, 64, 32, 1, 4, 3, 4, 8}), "");
 }
 
 TEST(CudaMatmul, EpilogueKnowsItsBatch) {
@@ -265,12 +255,12 @@ TEST(CudaMatmul, EpilogueKnowsItsBatch) {
     NodeId y = b.matmul(b.input(DType::kF32, {2, 3, 7, 60}), b.input(DType::kF32, {2, 3, 60, 18}));
     y = b.binary(Op::kAdd, y, b.broadcast(b.input(DType::kF32, {3, 1, 18}), shape));
     y = b.binary(Op::kMul, y, b.input(DType::kF32, shape));
-    EXPECT_EQ(check(workload_of(b, y), {16, 64, 32, 1, 4, 3, splits, 8}), "");
+    EXPECT_EQ(check_cuda_matmul(matmul_workload(b, y), {16, 64, 32, 1, 4, 3, splits, 8}), "");
   }
 }
 
 TEST(CudaMatmul, KeepsNanAndInfinity) {
-  const Workload workload = plain(DType::kF32, 4, 40, 3);
+  const Workload workload = plain_product(DType::kF32, 4, 40, 3);
   Tensor x(DType::kF32, {4, 3}), w(DType::kF32, {3, 40});
   for (int64_t i = 0; i < w.numel(); ++i) w.set(i, 1);
   x.set(0, NAN);
@@ -284,7 +274,7 @@ TEST(CudaMatmul, KeepsNanAndInfinity) {
 }
 
 TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
-  const Graph graph = plain(DType::kBF16, 64, 64, 64).graph;
+  const Graph graph = plain_product(DType::kBF16, 64, 64, 64).graph;
   const auto refused = [&](const CudaMatmulSchedule& schedule) {
     const auto source = print_cuda_matmul(graph, schedule, kHopper);
     return !source && source.error().code == Code::kInvalidArgument;
@@ -303,7 +293,7 @@ TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
 // A squeeze of efficientnet: one step brings the whole depth, however deep it could be.
 TEST(CudaMatmul, SpaceHasNoScheduleThatOnlyIdlesMore) {
   const auto space = [](int64_t m, int64_t n, int64_t k) {
-    const Workload workload = plain(DType::kBF16, m, n, k);
+    const Workload workload = plain_product(DType::kBF16, m, n, k);
     std::vector<CudaMatmulSchedule> all;
     for (const Schedule& schedule : cuda_matmul_candidates(workload, kHopper))
       all.push_back(*decisions_of<CudaMatmulSchedule>(schedule));
@@ -330,7 +320,7 @@ TEST(CudaMatmul, SpaceIsDeterministicDistinctAndBounded) {
   for (const Target& target : {kAmpere, kHopper})
     for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64})
       for (const int64_t m : {1, 16, 512, 4096}) {
-        const Workload workload = plain(dtype, m, 1024, 1024, {false, true});
+        const Workload workload = plain_product(dtype, m, 1024, 1024, {false, true});
         const MatmulProblem problem = MatmulProblem::of(workload.graph);
         const auto space = cuda_matmul_candidates(workload, target);
         EXPECT_GE(space.size(), 2u);

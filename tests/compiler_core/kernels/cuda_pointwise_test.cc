@@ -14,12 +14,11 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::kHopper;
 using testing::random_inputs;
 using testing::RandomGraph;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-std::string check(const Graph& graph, int limit = 100) {
+std::string check_cuda_pointwise(const Graph& graph, int limit = 100) {
   std::mt19937 random(7);
   const std::vector<Tensor> inputs = random_inputs(graph, random);
   const std::string wrong = check_space({graph, Family::kPointwise, {}}, kHopper, inputs, limit);
@@ -27,7 +26,8 @@ std::string check(const Graph& graph, int limit = 100) {
 }
 
 // Under these schedules, whatever the space would list for so small a graph.
-std::string check_with(const Graph& graph, std::initializer_list<const char*> schedules) {
+std::string check_cuda_pointwise_with(const Graph& graph,
+                                      std::initializer_list<const char*> schedules) {
   std::mt19937 random(7);
   const std::vector<Tensor> inputs = random_inputs(graph, random);
   for (const char* schedule : schedules) {
@@ -42,7 +42,7 @@ TEST(CudaPointwise, SumOfSineAndCosineUnderEverySchedule) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {50, 61}), y = b.input(DType::kF32, {50, 61});
   const NodeId sum = b.binary(Op::kAdd, b.unary(Op::kSin, x), b.unary(Op::kCos, y));
-  EXPECT_EQ(check(*b.finish({sum})), "");
+  EXPECT_EQ(check_cuda_pointwise(*b.finish({sum})), "");
 }
 
 TEST(CudaPointwise, BroadcastsAlongBothAxesUnderEveryMap) {
@@ -58,13 +58,14 @@ TEST(CudaPointwise, BroadcastsAlongBothAxesUnderEveryMap) {
     const NodeId scale = b.view(b.input(DType::kF32, {Dim(rows)}), space, down, Dim(0));
     const NodeId y = b.binary(Op::kAdd, b.binary(Op::kMul, b.cast(x, DType::kF32), scale), bias);
     const Graph graph = *b.finish({b.cast(y, DType::kBF16), y});
-    EXPECT_EQ(check_with(graph, {"cuda.pointwise lanes=8 threads=32 unroll=2 map=0",
-                                 "cuda.pointwise lanes=4 threads=64 unroll=4 map=0",
-                                 "cuda.pointwise lanes=8 threads=32 unroll=4 map=1",
-                                 "cuda.pointwise lanes=1 threads=128 unroll=8 map=0",
-                                 "cuda.pointwise lanes=2 threads=32 unroll=1 map=0",
-                                 "cuda.pointwise lanes=16 threads=32 unroll=2 map=2 stream=1",
-                                 "cuda.pointwise lanes=1 threads=32 unroll=4 map=2"}),
+    EXPECT_EQ(check_cuda_pointwise_with(
+                  graph, {"cuda.pointwise lanes=8 threads=32 unroll=2 map=0",
+                          "cuda.pointwise lanes=4 threads=64 unroll=4 map=0",
+                          "cuda.pointwise lanes=8 threads=32 unroll=4 map=1",
+                          "cuda.pointwise lanes=1 threads=128 unroll=8 map=0",
+                          "cuda.pointwise lanes=2 threads=32 unroll=1 map=0",
+                          "cuda.pointwise lanes=16 threads=32 unroll=2 map=2 stream=1",
+                          "cuda.pointwise lanes=1 threads=32 unroll=4 map=2"}),
               "");
   }
 }
@@ -92,7 +93,7 @@ TEST(CudaPointwise, CoordinatesThatManyOperandsShareAreComputedOnce) {
       sum = i == 0 ? flat : b.binary(Op::kAdd, sum, flat);
     }
     const Graph graph = *b.finish({sum});
-    EXPECT_EQ(check(graph, 2), "");
+    EXPECT_EQ(check_cuda_pointwise(graph, 2), "");
     const auto source =
         lower({graph, Family::kPointwise, {}},
               *Schedule::parse("cuda.pointwise lanes=4 threads=32 unroll=1 map=0"), kHopper);
@@ -110,11 +111,12 @@ TEST(CudaPointwise, TransposesAreTiled) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI64, DType::kU8})
     for (const Shape& shape : {Shape{70, 3, 133}, Shape{72, 2, 136}}) {
       const Graph graph = transpose(dtype, shape);
-      EXPECT_EQ(check_with(graph, {"cuda.pointwise lanes=1 threads=256 tile=32",
-                                   "cuda.pointwise lanes=4 threads=64 tile=32",
-                                   "cuda.pointwise lanes=2 threads=512 tile=64 stream=1"}),
-                "");
-      EXPECT_EQ(check(graph, 1), "");
+      EXPECT_EQ(
+          check_cuda_pointwise_with(graph, {"cuda.pointwise lanes=1 threads=256 tile=32",
+                                            "cuda.pointwise lanes=4 threads=64 tile=32",
+                                            "cuda.pointwise lanes=2 threads=512 tile=64 stream=1"}),
+          "");
+      EXPECT_EQ(check_cuda_pointwise(graph, 1), "");
     }
 }
 
@@ -159,7 +161,7 @@ TEST(CudaPointwise, RandomGraphsAgreeWithTheInterpreter) {
       RandomGraph random(seed);
       const Graph graph = random.pointwise(shape, static_cast<int>(random.pick(1, 8)), i % 2 == 1);
       if (rounds_on_the_way(graph)) continue;
-      EXPECT_EQ(check(graph, 1), "") << "seed " << seed;
+      EXPECT_EQ(check_cuda_pointwise(graph, 1), "") << "seed " << seed;
     }
 }
 

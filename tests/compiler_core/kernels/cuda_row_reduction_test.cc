@@ -13,16 +13,11 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::hopper;
 using testing::random_inputs;
 using testing::RandomGraph;
 
-Target hopper() {
-  Target target = *Target::parse("cuda:sm_90a");
-  target.units = 132;
-  return target;
-}
-
-std::string check(const Graph& graph, int limit) {
+std::string check_rows(const Graph& graph, int limit) {
   std::mt19937 random(7);
   const auto made = make_workload(graph);
   if (!made) return made.error().message;
@@ -109,25 +104,25 @@ TEST(CudaRowReduction, SoftmaxOfEveryLength) {
   for (const int64_t columns : {2, 7, 63, 64, 65, 1000, 4095, 4096})
     for (const int64_t rows : {1, 37}) {
       if (rows > 1 && columns > 65) continue;
-      EXPECT_EQ(check(Rows(DType::kBF16, rows, columns).softmax(), 1), "")
+      EXPECT_EQ(check_rows(Rows(DType::kBF16, rows, columns).softmax(), 1), "")
           << rows << "x" << columns;
     }
 }
 
 TEST(CudaRowReduction, EveryScheduleOfTheSpace) {
-  EXPECT_EQ(check(Rows(DType::kBF16, 3, 1000).softmax(), 100), "");
-  EXPECT_EQ(check(Rows(DType::kF16, 2, 40000).layernorm(), 4), "");
+  EXPECT_EQ(check_rows(Rows(DType::kBF16, 3, 1000).softmax(), 100), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF16, 2, 40000).layernorm(), 4), "");
 }
 
 TEST(CudaRowReduction, SeveralOutputs) {
-  EXPECT_EQ(check(Rows(DType::kBF16, 5, 2048).residual_rmsnorm(), 4), "");
-  EXPECT_EQ(check(Rows(DType::kF16, 3, 99).log_sum_exp_beside_it(), 4), "");
-  EXPECT_EQ(check(Rows(DType::kBF16, 9, 768).layernorm(), 4), "");
+  EXPECT_EQ(check_rows(Rows(DType::kBF16, 5, 2048).residual_rmsnorm(), 4), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF16, 3, 99).log_sum_exp_beside_it(), 4), "");
+  EXPECT_EQ(check_rows(Rows(DType::kBF16, 9, 768).layernorm(), 4), "");
 }
 
 TEST(CudaRowReduction, ARowsElementPickedByAnIndex) {
-  EXPECT_EQ(check(Rows(DType::kBF16, 5, 1000).cross_entropy(), 4), "");
-  EXPECT_EQ(check(Rows(DType::kF32, 3, 70001).cross_entropy(), 2), "");
+  EXPECT_EQ(check_rows(Rows(DType::kBF16, 5, 1000).cross_entropy(), 4), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF32, 3, 70001).cross_entropy(), 2), "");
 }
 
 // Every form, on rows that fill it, that leave threads idle, and that end in a short vector.
@@ -177,10 +172,10 @@ TEST(CudaRowReduction, PeeledRowsOfEveryLength) {
         "")
         << columns;
   }
-  EXPECT_EQ(check(Rows(DType::kF32, 5, 255).softmax(), 100), "");
-  EXPECT_EQ(check(Rows(DType::kF32, 3, 4095).softmax(), 2), "");
-  EXPECT_EQ(check(Rows(DType::kF16, 3, 5003).residual_rmsnorm(), 2), "");
-  EXPECT_EQ(check(Rows(DType::kF16, 2, 50257).log_sum_exp_beside_it(), 3), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF32, 5, 255).softmax(), 100), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF32, 3, 4095).softmax(), 2), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF16, 3, 5003).residual_rmsnorm(), 2), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF16, 2, 50257).log_sum_exp_beside_it(), 3), "");
 }
 
 TEST(CudaRowReduction, PeeledRowsInEveryForm) {
@@ -227,9 +222,9 @@ TEST(CudaRowReduction, PeeledRowsBesideOtherOperands) {
         b.binary(Op::kAdd, b.binary(Op::kAdd, x, y), b.binary(Op::kMul, weight, by_row));
     const NodeId greatest = b.broadcast(b.reduce(Op::kReduceMax, sum, {1}, true), shape);
     const NodeId below = b.binary(Op::kSub, sum, greatest);
-    EXPECT_EQ(check(*b.finish({below, b.cast(below, DType::kF16)}), 2), "");
+    EXPECT_EQ(check_rows(*b.finish({below, b.cast(below, DType::kF16)}), 2), "");
   }
-  EXPECT_EQ(check(Rows(DType::kBF16, 5, 1001).cross_entropy(), 1), "");
+  EXPECT_EQ(check_rows(Rows(DType::kBF16, 5, 1001).cross_entropy(), 1), "");
 }
 
 // Blocks that go through rows: some have one more than others; what a row leaves is not the next's.
@@ -258,8 +253,8 @@ TEST(CudaRowReduction, WalkingBlocks) {
 
 // One row alone has vectors that begin aligned and end anywhere.
 TEST(CudaRowReduction, OneLongRowInPieces) {
-  EXPECT_EQ(check(Rows(DType::kF32, 1, 70001).softmax(), 100), "");
-  EXPECT_EQ(check(Rows(DType::kBF16, 1, 300007).sum(), 1), "");
+  EXPECT_EQ(check_rows(Rows(DType::kF32, 1, 70001).softmax(), 100), "");
+  EXPECT_EQ(check_rows(Rows(DType::kBF16, 1, 300007).sum(), 1), "");
 }
 
 // The tail of a reread row alone needs one more round of the loop.
@@ -317,7 +312,7 @@ TEST(CudaRowReduction, RandomGraphsAgreeWithTheInterpreter) {
     for (int i = 0; i < 2; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, static_cast<int>(c.shape.size()));
-      EXPECT_EQ(check(graph, 1), "") << "seed " << seed;
+      EXPECT_EQ(check_rows(graph, 1), "") << "seed " << seed;
     }
 }
 

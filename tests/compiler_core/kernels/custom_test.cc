@@ -31,7 +31,7 @@ Workload workload_of(const CustomOp& op, Shape shape) {
   return made->workload;
 }
 
-std::string check(const CustomOp& op, const Shape& shape) {
+std::string check_custom(const CustomOp& op, const Shape& shape) {
   const Workload workload = workload_of(op, shape);
   std::mt19937 random(3);
   const auto inputs = testing::random_inputs(workload.graph, random);
@@ -43,8 +43,8 @@ std::string check(const CustomOp& op, const Shape& shape) {
 }
 
 TEST(CustomKernels, EveryDecisionComputesTheReference) {
-  EXPECT_EQ(check(swish_op(), {7, 333}), "");
-  EXPECT_EQ(check(swish_op(), {1}), "");
+  EXPECT_EQ(check_custom(swish_op(), {7, 333}), "");
+  EXPECT_EQ(check_custom(swish_op(), {1}), "");
 }
 
 // One item a row; shared memory, a barrier, sizes by name.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kCodes = 256, kCopies = 5;
 
-std::string check(const Graph& graph, Family family, const std::vector<Tensor>& inputs) {
+std::string check_f8(const Graph& graph, Family family, const std::vector<Tensor>& inputs) {
   std::vector<Target> targets = testing::targets();
   targets.push_back(*Target::parse("cuda:sm_90a"));
   for (const Target& target : targets) {
@@ -55,10 +55,10 @@ TEST_P(F8, EveryValueBecomesItsF32) {
   std::vector<Tensor> inputs;
   inputs.push_back(every_code(GetParam()));
   const NodeId wide = b.cast(x, DType::kF32);
-  EXPECT_EQ(check(*b.finish({wide}), Family::kPointwise, inputs), "");
+  EXPECT_EQ(check_f8(*b.finish({wide}), Family::kPointwise, inputs), "");
   GraphBuilder moved;
   const NodeId y = moved.input(GetParam(), {kCopies, kCodes});
-  EXPECT_EQ(check(*moved.finish({moved.permute(y, {1, 0})}), Family::kPointwise, inputs), "");
+  EXPECT_EQ(check_f8(*moved.finish({moved.permute(y, {1, 0})}), Family::kPointwise, inputs), "");
 }
 
 TEST_P(F8, EveryF32BecomesTheNearest) {
@@ -66,7 +66,7 @@ TEST_P(F8, EveryF32BecomesTheNearest) {
   const NodeId x = b.input(DType::kF32, {kCodes, 5});
   std::vector<Tensor> inputs;
   inputs.push_back(turning_points(GetParam()));
-  EXPECT_EQ(check(*b.finish({b.cast(x, GetParam())}), Family::kPointwise, inputs), "");
+  EXPECT_EQ(check_f8(*b.finish({b.cast(x, GetParam())}), Family::kPointwise, inputs), "");
 }
 
 // A value that is quantised and used further is the quantised one.
@@ -76,7 +76,7 @@ TEST_P(F8, AValueOnTheWayIsRounded) {
   std::vector<Tensor> inputs;
   inputs.push_back(turning_points(GetParam()));
   const NodeId there_and_back = b.cast(b.cast(x, GetParam()), DType::kF32);
-  EXPECT_EQ(check(*b.finish({b.cast(there_and_back, DType::kBF16)}), Family::kPointwise, inputs),
+  EXPECT_EQ(check_f8(*b.finish({b.cast(there_and_back, DType::kBF16)}), Family::kPointwise, inputs),
             "");
 }
 
@@ -89,8 +89,8 @@ TEST_P(F8, ReductionsReadAndStoreThem) {
     inputs.emplace_back(GetParam(), std::vector<int64_t>{40, 72});
     for (int64_t i = 0; i < inputs[0].numel(); ++i)
       inputs[0].set(i, std::sin(static_cast<double>(i)) * 8);
-    EXPECT_EQ(check(*b.finish({b.cast(greatest, GetParam())}),
-                    axis == 1 ? Family::kRowReduction : Family::kColumnReduction, inputs),
+    EXPECT_EQ(check_f8(*b.finish({b.cast(greatest, GetParam())}),
+                       axis == 1 ? Family::kRowReduction : Family::kColumnReduction, inputs),
               "");
   }
 }

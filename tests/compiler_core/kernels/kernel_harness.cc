@@ -222,12 +222,35 @@ std::string check_space(const Workload& workload, const Target& target,
   return "";
 }
 
+NodeId softmax(GraphBuilder& b, NodeId x, int axis) {
+  const Shape shape = b.shape(x);
+  const NodeId greatest = b.broadcast(b.reduce(Op::kReduceMax, x, {axis}, true), shape);
+  const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, x, greatest));
+  return b.binary(Op::kDiv, e, b.broadcast(b.reduce(Op::kReduceSum, e, {axis}, true), shape));
+}
+
 std::vector<Target> targets() {
   Target host = host_cpu_target();
   std::vector<Target> all = {host};
   host.isa = "x86-64-v3";
   if (host.isa != all[0].isa) all.push_back(host);
   return all;
+}
+
+Target hopper() {
+  Target target = kHopper;
+  target.units = 132;
+  return target;
+}
+
+std::vector<Target> all_targets() {
+  std::vector<Target> all = targets();
+  all.push_back(kHopper);
+  return all;
+}
+
+std::vector<Target> own_and_cuda() {
+  return {targets()[0], kHopper};
 }
 
 }  // namespace kiln::testing

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler_core/base/tensor.h"
-#include "compiler_core/ir/graph.h"
+#include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/registry.h"
 
 namespace kiln::testing {
@@ -37,7 +37,17 @@ std::string check_space(const Workload& workload, const Target& target,
 std::string check_sizes(const Workload& workload, const Schedule& schedule, const Target& target,
                         const std::vector<std::vector<int64_t>>& sizes);
 
+// exp(x - greatest) over its sum along an axis.
+NodeId softmax(GraphBuilder& b, NodeId x, int axis);
+
 // The targets of this machine: x86-64-v4 where it has it, and x86-64-v3.
 std::vector<Target> targets();
+// GPUs of compute capabilities 9.0 and 8.0, of no particular size; and an H100.
+inline const Target kHopper = *Target::parse("cuda:sm_90a");
+inline const Target kAmpere = *Target::parse("cuda:sm_80");
+Target hopper();
+// This machine's own, and one that the fake GPU runs; `own_and_cuda`: only the first of this machine's.
+std::vector<Target> all_targets();
+std::vector<Target> own_and_cuda();
 
 }  // namespace kiln::testing

@@ -7,22 +7,18 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
 
 namespace kiln {
 namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::matmul_workload;
 using testing::random_inputs;
 using testing::targets;
 
-Workload workload_of(GraphBuilder& b, NodeId output) {
-  auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  return {*graph, Family::kMatmul, {}};
-}
-
-std::string check(const Workload& workload, int limit, std::vector<Target> on = targets()) {
+std::string check_matmul(const Workload& workload, int limit, std::vector<Target> on = targets()) {
   std::mt19937 random(11);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (const Target& target : on) {
@@ -32,7 +28,7 @@ std::string check(const Workload& workload, int limit, std::vector<Target> on = 
   return "";
 }
 
-std::string check_on_host(const Workload& workload, const CpuMatmulSchedule& schedule) {
+std::string check_matmul_on_host(const Workload& workload, const CpuMatmulSchedule& schedule) {
   std::mt19937 random(12);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   return check_schedule(workload, to_schedule(schedule), targets()[0], inputs);
@@ -44,36 +40,36 @@ Workload plain(DType dtype, int64_t m, int64_t n, int64_t k, bool transposed = f
   const NodeId x = b.input(dtype, {m, k});
   const NodeId w = b.input(dtype, transposed ? Shape{n, k} : Shape{k, n});
   const NodeId y = b.matmul(x, transposed ? b.permute(w, {1, 0}) : w);
-  return workload_of(b, is_half(dtype) ? b.cast(y, dtype) : y);
+  return matmul_workload(b, is_half(dtype) ? b.cast(y, dtype) : y);
 }
 
 TEST(Matmul, AgreesUnderEveryScheduleOfTheSpace) {
-  EXPECT_EQ(check(plain(DType::kF32, 67, 83, 300), 100), "");
+  EXPECT_EQ(check_matmul(plain(DType::kF32, 67, 83, 300), 100), "");
 }
 
 TEST(Matmul, AgreesWithWeightsStoredTransposed) {
-  EXPECT_EQ(check(plain(DType::kF32, 45, 70, 129, true), 3), "");
-  EXPECT_EQ(check(plain(DType::kBF16, 45, 70, 129, true), 2), "");
+  EXPECT_EQ(check_matmul(plain(DType::kF32, 45, 70, 129, true), 3), "");
+  EXPECT_EQ(check_matmul(plain(DType::kBF16, 45, 70, 129, true), 2), "");
 }
 
 TEST(Matmul, AgreesForAFewRows) {
   for (const int64_t m : {1, 3, 8})
     for (const bool transposed : {false, true})
-      EXPECT_EQ(check(plain(DType::kF32, m, 200, 131, transposed), 2, {targets()[0]}), "");
+      EXPECT_EQ(check_matmul(plain(DType::kF32, m, 200, 131, transposed), 2, {targets()[0]}), "");
 }
 
 TEST(Matmul, AgreesAtDegenerateSizes) {
   const std::vector<Target> host = {targets()[0]};
-  EXPECT_EQ(check(plain(DType::kF32, 1, 1, 1), 1, host), "");
-  EXPECT_EQ(check(plain(DType::kF32, 5, 1, 40), 2, host), "");
-  EXPECT_EQ(check(plain(DType::kF32, 40, 50, 1), 1, host), "");
-  EXPECT_EQ(check(plain(DType::kF32, 40, 1, 33, true), 2, host), "");
+  EXPECT_EQ(check_matmul(plain(DType::kF32, 1, 1, 1), 1, host), "");
+  EXPECT_EQ(check_matmul(plain(DType::kF32, 5, 1, 40), 2, host), "");
+  EXPECT_EQ(check_matmul(plain(DType::kF32, 40, 50, 1), 1, host), "");
+  EXPECT_EQ(check_matmul(plain(DType::kF32, 40, 1, 33, true), 2, host), "");
 }
 
 TEST(Matmul, AgreesForEveryDtype) {
   for (const DType dtype :
        {DType::kBF16, DType::kF16, DType::kF64, DType::kI32, DType::kI64, DType::kI8, DType::kU8})
-    EXPECT_EQ(check(plain(dtype, 19, 37, 23), 1), "") << to_string(dtype);
+    EXPECT_EQ(check_matmul(plain(dtype, 19, 37, 23), 1), "") << to_string(dtype);
 }
 
 // Products are added up in runs of bounded length: the error of a long sum, over the results' own
@@ -112,29 +108,29 @@ TEST(Matmul, AgreesHoweverItIsBlocked) {
   for (const BFrom b_from : {BFrom::kInPlace, BFrom::kPacked, BFrom::kSlab})
     for (const bool rows_first : {true, false}) {
       CpuMatmulSchedule schedule{lanes, false, 5, 2 * lanes, 16, 20, 64, b_from, rows_first};
-      EXPECT_EQ(check_on_host(rows, schedule), "");
+      EXPECT_EQ(check_matmul_on_host(rows, schedule), "");
       schedule.kc = 1000;
-      EXPECT_EQ(check_on_host(rows, schedule), "");
+      EXPECT_EQ(check_matmul_on_host(rows, schedule), "");
     }
   // In one phase: a read where it lies, the last tile of rows moved up; with a's rows and columns
   // exchanged too.
   GraphBuilder b;
   const Workload exchanged =
-      workload_of(b, b.matmul(b.permute(b.input(DType::kF32, {57, 61}), {1, 0}),
-                              b.permute(b.input(DType::kF32, {101, 57}), {1, 0})));
+      matmul_workload(b, b.matmul(b.permute(b.input(DType::kF32, {57, 61}), {1, 0}),
+                                  b.permute(b.input(DType::kF32, {101, 57}), {1, 0})));
   for (const BFrom b_from : {BFrom::kInPlace, BFrom::kSlab})
     for (const int64_t kc : {16, 57}) {
       const CpuMatmulSchedule schedule{lanes, false, 5, 2 * lanes, kc, 20, 64, b_from, true, false};
-      EXPECT_EQ(check_on_host(rows, schedule), "");
+      EXPECT_EQ(check_matmul_on_host(rows, schedule), "");
       if (b_from == BFrom::kSlab) {
-        EXPECT_EQ(check_on_host(exchanged, schedule), "");
+        EXPECT_EQ(check_matmul_on_host(exchanged, schedule), "");
       }
     }
   const Workload columns = plain(DType::kBF16, 11, 101, 57, true);
   for (const int columns_at_once : {1, 3})
-    EXPECT_EQ(
-        check_on_host(columns, {lanes, true, 4, columns_at_once, 1, 1, 40, BFrom::kInPlace, true}),
-        "");
+    EXPECT_EQ(check_matmul_on_host(
+                  columns, {lanes, true, 4, columns_at_once, 1, 1, 40, BFrom::kInPlace, true}),
+              "");
 }
 
 TEST(Matmul, ReadsBatchedStridedOperands) {
@@ -142,21 +138,21 @@ TEST(Matmul, ReadsBatchedStridedOperands) {
   // q [2, 9, 3, 20] and k [2, 14, 3, 20], heads moved in front: as attention has them.
   const NodeId q = b.permute(b.input(DType::kF32, {2, 9, 3, 20}), {0, 2, 1, 3});
   const NodeId k = b.permute(b.input(DType::kF32, {2, 14, 3, 20}), {0, 2, 3, 1});
-  EXPECT_EQ(check(workload_of(b, b.matmul(q, k)), 4), "");
+  EXPECT_EQ(check_matmul(matmul_workload(b, b.matmul(q, k)), 4), "");
 }
 
 TEST(Matmul, SharesAnOperandThatIsBroadcastOverTheBatch) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {4, 10, 33});
   const NodeId w = b.broadcast(b.input(DType::kF32, {1, 33, 21}), {4, 33, 21});
-  EXPECT_EQ(check(workload_of(b, b.matmul(x, w)), 4), "");
+  EXPECT_EQ(check_matmul(matmul_workload(b, b.matmul(x, w)), 4), "");
 }
 
 TEST(Matmul, ReadsASliceAndAReversedAxis) {
   GraphBuilder b;
   const NodeId x = b.slice(b.slice(b.input(DType::kF32, {30, 50}), 0, 3, 20), 1, 5, 19, 2);
   const NodeId w = b.slice(b.input(DType::kF32, {19, 26}), 0, 18, 19, -1);
-  EXPECT_EQ(check(workload_of(b, b.matmul(x, w)), 3), "");
+  EXPECT_EQ(check_matmul(matmul_workload(b, b.matmul(x, w)), 3), "");
 }
 
 TEST(Matmul, FusesBiasActivationAndResidual) {
@@ -173,7 +169,7 @@ TEST(Matmul, FusesBiasActivationAndResidual) {
                  b.binary(Op::kAdd, b.unary(Op::kErf, b.binary(Op::kMul, y, half)), half));
     y = b.binary(Op::kAdd, y, wide(b.input(dtype, {m, n})));
     y = b.binary(Op::kMul, y, wide(b.broadcast(b.input(dtype, {m, 1}), {m, n})));
-    EXPECT_EQ(check(workload_of(b, b.cast(y, dtype)), 3), "") << to_string(dtype);
+    EXPECT_EQ(check_matmul(matmul_workload(b, b.cast(y, dtype)), 3), "") << to_string(dtype);
   }
 }
 
@@ -183,7 +179,7 @@ TEST(Matmul, EpilogueKnowsItsBatch) {
   NodeId y = b.matmul(b.input(DType::kF32, {2, 3, 7, 12}), b.input(DType::kF32, {2, 3, 12, 18}));
   y = b.binary(Op::kAdd, y, b.broadcast(b.input(DType::kF32, {3, 1, 18}), shape));
   y = b.binary(Op::kMul, y, b.input(DType::kF32, shape));
-  EXPECT_EQ(check(workload_of(b, y), 2), "");
+  EXPECT_EQ(check_matmul(matmul_workload(b, y), 2), "");
 }
 
 TEST(Matmul, KeepsNanInfinityAndTheSignOfZero) {

@@ -8,13 +8,14 @@
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "tests/compiler_core/ir/four_bits.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
 
 namespace kiln {
 namespace {
 
 using testing::check_schedule;
-
-const Target kHopper = *Target::parse("cuda:sm_90a");
+using testing::kHopper;
+using testing::workload_of;
 
 enum class Zero { kNone, kSubtracted, kConstant };
 struct Weights {
@@ -54,19 +55,12 @@ std::vector<Tensor> random_inputs(const Workload& workload, unsigned seed) {
   return inputs;
 }
 
-Workload workload_of(GraphBuilder& b, NodeId output) {
-  auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  auto made = make_workload(*graph);
-  EXPECT_TRUE(made) << made.error().message << print(*graph);
-  return made->workload;
-}
 Workload workload_of(const Weights& weights) {
   GraphBuilder b;
   return workload_of(b, b.cast(product(b, weights), weights.half));
 }
 
-std::string check(const Workload& workload, CudaMatmulSchedule schedule) {
+std::string check_narrow(const Workload& workload, CudaMatmulSchedule schedule) {
   if (const Status covered = check_cuda_narrow(workload); !covered)
     return covered.error().message + "\n" + print(workload.graph);
   const std::vector<Tensor> inputs = random_inputs(workload, 12);
@@ -81,8 +75,9 @@ TEST(NarrowWeights, EveryTypeAgreesWithAndWithoutScalesAndZeros) {
       for (const bool scaled : {false, true})
         for (const Zero zero : {Zero::kNone, Zero::kSubtracted, Zero::kConstant})
           EXPECT_EQ(
-              check(workload_of({.stored = stored, .half = half, .scaled = scaled, .zero = zero}),
-                    {16, 64, 64, 1, 4, 3, 1, 8}),
+              check_narrow(
+                  workload_of({.stored = stored, .half = half, .scaled = scaled, .zero = zero}),
+                  {16, 64, 64, 1, 4, 3, 1, 8}),
               "")
               << to_string(stored) << to_string(half) << scaled << static_cast<int>(zero);
 }
@@ -113,8 +108,9 @@ TEST(NarrowWeights, GroupsOfTheDepthHaveScalesAndZerosOfTheirOwn) {
   for (const int64_t group : {32, 64, 128, 256})
     for (const int splits : {1, 3})
       for (const int bk : {32, 64, 128})
-        EXPECT_EQ(check(workload_of({.n = 48, .k = 512, .group = group, .zero = Zero::kSubtracted}),
-                        {16, 32, bk, 1, 2, 3, splits, 8}),
+        EXPECT_EQ(check_narrow(
+                      workload_of({.n = 48, .k = 512, .group = group, .zero = Zero::kSubtracted}),
+                      {16, 32, bk, 1, 2, 3, splits, 8}),
                   "")
             << group << ' ' << splits << ' ' << bk;
 }
@@ -133,7 +129,7 @@ TEST(NarrowWeights, ZerosMayBeHalvesAndMayBeAdded) {
       const NodeId w = b.cast(b.binary(Op::kMul, moved, factor(DType::kF32)), half);
       const NodeId y =
           b.matmul(b.input(half, {7, 128}), b.permute(b.reshape(w, {48, 128}), {1, 0}));
-      EXPECT_EQ(check(workload_of(b, b.cast(y, half)), {16, 32, 64, 1, 2, 3, 1, 8}), "")
+      EXPECT_EQ(check_narrow(workload_of(b, b.cast(y, half)), {16, 32, 64, 1, 2, 3, 1, 8}), "")
           << to_string(half) << static_cast<int>(op);
     }
 }
@@ -174,9 +170,10 @@ TEST(NarrowWeights, TwoInAByteAgree) {
        {FourBits::kPlain, FourBits::kZeros, FourBits::kZeroInI8, FourBits::kAddends})
     for (const bool high_first : {false, true})
       for (const DType half : {DType::kBF16, DType::kF16})
-        EXPECT_EQ(check(packed_workload({.form = form, .high_first = high_first, .half = half}),
-                        {16, 64, 64, 1, 4, 3, 1, 8}),
-                  "")
+        EXPECT_EQ(
+            check_narrow(packed_workload({.form = form, .high_first = high_first, .half = half}),
+                         {16, 64, 64, 1, 4, 3, 1, 8}),
+            "")
             << static_cast<int>(form) << high_first << to_string(half);
 }
 
@@ -184,8 +181,9 @@ TEST(NarrowWeights, TwoInAByteHaveGroupsStepsAndSizesOfAnyKind) {
   for (const FourBits form : {FourBits::kZeros, FourBits::kAddends})
     for (const int64_t group : {0, 32, 64, 128})
       for (const int bk : {32, 128})
-        EXPECT_EQ(check(packed_workload({.form = form, .m = 19, .n = 40, .k = 384, .group = group}),
-                        {32, 32, bk, 1, 2, 3, group == 64 ? 3 : 1, 8}),
+        EXPECT_EQ(check_narrow(
+                      packed_workload({.form = form, .m = 19, .n = 40, .k = 384, .group = group}),
+                      {32, 32, bk, 1, 2, 3, group == 64 ? 3 : 1, 8}),
                   "")
             << static_cast<int>(form) << ' ' << group << ' ' << bk;
 }
@@ -219,8 +217,8 @@ TEST(NarrowWeights, WordsAgreeInEveryLayoutGroupAndStep) {
       for (const int64_t group : {32, 128, 256})
         for (const int bk : {32, 64, 128}) {
           if (bk < 32 * of_lane) continue;
-          EXPECT_EQ(check(words_workload({.half = half, .group = group, .of_lane = of_lane}),
-                          {16, 32, bk, 1, 2, 3, group == 128 ? 2 : 1, 8}),
+          EXPECT_EQ(check_narrow(words_workload({.half = half, .group = group, .of_lane = of_lane}),
+                                 {16, 32, bk, 1, 2, 3, group == 128 ? 2 : 1, 8}),
                     "")
               << to_string(half) << ' ' << of_lane << ' ' << group << ' ' << bk;
         }
@@ -237,7 +235,8 @@ TEST(NarrowWeights, ZerosThatAllHaveAreSubtractedOnce) {
         const NodeId moved = b.binary(op, q, testing::constant_like(b, q, zero));
         const NodeId w = b.permute(b.reshape(b.cast(moved, DType::kBF16), {48, 128}), {1, 0});
         const NodeId y = b.matmul(b.input(DType::kBF16, {7, 128}), w);
-        EXPECT_EQ(check(workload_of(b, b.cast(y, DType::kBF16)), {8, 32, 64, 1, 2, 3, 1, 8}), "")
+        EXPECT_EQ(check_narrow(workload_of(b, b.cast(y, DType::kBF16)), {8, 32, 64, 1, 2, 3, 1, 8}),
+                  "")
             << static_cast<int>(op) << ' ' << zero << high_first;
       }
 }
@@ -274,8 +273,9 @@ TEST(NarrowWeights, WordsOfSizesThatTilesDoNotDivideAgree) {
                                                {64, 64, 128, 2, 2, 3, 1, 8},
                                                {8, 128, 128, 1, 4, 4, 1, 8},
                                                {128, 16, 128, 4, 1, 2, 1, 8}})
-      EXPECT_EQ(
-          check(words_workload({.m = m, .n = n, .k = k, .group = 64, .of_lane = 4}), schedule), "")
+      EXPECT_EQ(check_narrow(words_workload({.m = m, .n = n, .k = k, .group = 64, .of_lane = 4}),
+                             schedule),
+                "")
           << m << ' ' << n;
 }
 
@@ -310,7 +310,7 @@ TEST(NarrowWeights, AddendsBehindScalesOf8BitsAgree) {
     const NodeId w = b.cast(b.binary(Op::kAdd, scaled, factor(DType::kI8)), DType::kF16);
     const NodeId y =
         b.matmul(b.input(DType::kF16, {7, 128}), b.permute(b.reshape(w, {48, 128}), {1, 0}));
-    EXPECT_EQ(check(workload_of(b, b.cast(y, DType::kF16)), {16, 32, 64, 1, 2, 3, 1, 8}), "")
+    EXPECT_EQ(check_narrow(workload_of(b, b.cast(y, DType::kF16)), {16, 32, 64, 1, 2, 3, 1, 8}), "")
         << grouped;
   }
 }
@@ -329,7 +329,7 @@ TEST(NarrowWeights, OddSizesAgree) {
                                                {32, 128, 32, 1, 4, 3, 1, 4},
                                                {8, 32, 64, 1, 2, 4, 1, 8},
                                                {128, 16, 64, 4, 1, 2, 1, 8}})
-      EXPECT_EQ(check(workload_of({.m = m, .n = n, .k = k}), schedule), "") << m << ' ' << n;
+      EXPECT_EQ(check_narrow(workload_of({.m = m, .n = n, .k = k}), schedule), "") << m << ' ' << n;
 }
 
 TEST(NarrowWeights, TheSearchSpaceAgrees) {
@@ -349,7 +349,8 @@ TEST(NarrowWeights, RowsBeginAnywhereAndResultsHaveAnEpilogue) {
   const NodeId bias = b.broadcast(b.cast(b.input(DType::kBF16, {56}), DType::kF32), Shape{9, 56});
   const NodeId residual = b.cast(b.input(DType::kBF16, {9, 56}), DType::kF32);
   const NodeId sum = b.binary(Op::kAdd, b.binary(Op::kMul, sums, bias), residual);
-  EXPECT_EQ(check(workload_of(b, b.cast(sum, DType::kBF16)), {16, 32, 64, 1, 2, 3, 1, 8}), "");
+  EXPECT_EQ(check_narrow(workload_of(b, b.cast(sum, DType::kBF16)), {16, 32, 64, 1, 2, 3, 1, 8}),
+            "");
 }
 
 TEST(NarrowWeights, BatchesHaveWeightsOfTheirOwn) {
@@ -358,7 +359,7 @@ TEST(NarrowWeights, BatchesHaveWeightsOfTheirOwn) {
   const NodeId scale = b.broadcast(b.input(DType::kF32, {3, 1, 40}), Shape{3, 64, 40});
   const NodeId w = b.cast(b.binary(Op::kMul, q, scale), DType::kBF16);
   const NodeId y = b.matmul(b.input(DType::kBF16, {3, 6, 64}), w);
-  EXPECT_EQ(check(workload_of(b, b.cast(y, DType::kBF16)), {16, 32, 32, 1, 2, 3, 1, 8}), "");
+  EXPECT_EQ(check_narrow(workload_of(b, b.cast(y, DType::kBF16)), {16, 32, 32, 1, 2, 3, 1, 8}), "");
 }
 
 TEST(NarrowWeights, TheNumberOfRowsMayBeKnownAtRunTime) {

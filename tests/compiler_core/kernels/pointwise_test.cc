@@ -16,7 +16,7 @@ using testing::random_inputs;
 using testing::RandomGraph;
 using testing::targets;
 
-std::string check(const Graph& graph, int limit = 100) {
+std::string check_pointwise(const Graph& graph, int limit = 100) {
   std::mt19937 random(7);
   const std::vector<Tensor> inputs = random_inputs(graph, random);
   for (const Target& target : targets()) {
@@ -31,14 +31,14 @@ TEST(Pointwise, SumOfSineAndCosineUnderEverySchedule) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {50, 61}), y = b.input(DType::kF32, {50, 61});
   const NodeId sum = b.binary(Op::kAdd, b.unary(Op::kSin, x), b.unary(Op::kCos, y));
-  EXPECT_EQ(check(*b.finish({sum})), "");
+  EXPECT_EQ(check_pointwise(*b.finish({sum})), "");
 }
 
 TEST(Pointwise, TransposesAreTiled) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kI64}) {
     GraphBuilder b;
     const NodeId x = b.input(dtype, {70, 3, 133});
-    EXPECT_EQ(check(*b.finish({b.permute(x, {2, 1, 0})}), 6), "");
+    EXPECT_EQ(check_pointwise(*b.finish({b.permute(x, {2, 1, 0})}), 6), "");
   }
 }
 
@@ -53,7 +53,8 @@ TEST(Pointwise, ShortRowsOfDistantElements) {
     GraphBuilder b;
     const NodeId x = b.input(dtype, {6, 47});
     const NodeId short_rows = b.view(x, {6, width}, {47, stride}, 1);
-    EXPECT_EQ(check(*b.finish({b.binary(Op::kAdd, short_rows, short_rows)}), 2), "") << stride;
+    EXPECT_EQ(check_pointwise(*b.finish({b.binary(Op::kAdd, short_rows, short_rows)}), 2), "")
+        << stride;
   }
 }
 
@@ -65,7 +66,7 @@ TEST(Pointwise, RandomGraphsAgreeWithTheInterpreter) {
     for (int i = 0; i < 4; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.pointwise(shape, static_cast<int>(random.pick(1, 8)), i % 2 == 1);
-      EXPECT_EQ(check(graph, 1), "") << "seed " << seed;
+      EXPECT_EQ(check_pointwise(graph, 1), "") << "seed " << seed;
     }
 }
 

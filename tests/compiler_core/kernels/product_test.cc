@@ -10,13 +10,8 @@ namespace kiln {
 namespace {
 
 using testing::check_space;
+using testing::hopper;
 using testing::targets;
-
-Target hopper() {
-  Target target = *Target::parse("cuda:sm_90a");
-  target.units = 132;
-  return target;
-}
 
 // Near 1 with either sign, so that what is left out shows; odd integers.
 Tensor factors(const Node& node, uint32_t seed) {
@@ -33,7 +28,7 @@ Tensor factors(const Node& node, uint32_t seed) {
   return tensor;
 }
 
-std::string check(DType dtype, const Shape& shape, int axis, int limit) {
+std::string check_products(DType dtype, const Shape& shape, int axis, int limit) {
   GraphBuilder b;
   const NodeId x = b.input(dtype, shape);
   // The product, and what is left of each element: the product is read inside its kernel too.
@@ -59,14 +54,14 @@ std::string check(DType dtype, const Shape& shape, int axis, int limit) {
 TEST(Product, OfRows) {
   for (const DType dtype :
        {DType::kF32, DType::kF64, DType::kBF16, DType::kI64, DType::kI32, DType::kI8, DType::kU8})
-    EXPECT_EQ(check(dtype, {5, 131}, 1, 2), "") << to_string(dtype);
-  EXPECT_EQ(check(DType::kF32, {3, 40}, 1, 6), "");
+    EXPECT_EQ(check_products(dtype, {5, 131}, 1, 2), "") << to_string(dtype);
+  EXPECT_EQ(check_products(DType::kF32, {3, 40}, 1, 6), "");
 }
 
 TEST(Product, OfColumns) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64, DType::kI16})
-    EXPECT_EQ(check(dtype, {130, 19}, 0, 2), "") << to_string(dtype);
-  EXPECT_EQ(check(DType::kF32, {61, 70}, 0, 6), "");
+    EXPECT_EQ(check_products(dtype, {130, 19}, 0, 2), "") << to_string(dtype);
+  EXPECT_EQ(check_products(DType::kF32, {61, 70}, 0, 6), "");
 }
 
 }  // namespace

@@ -10,23 +10,12 @@ namespace kiln {
 namespace {
 
 using testing::check_space;
+using testing::hopper;
 using testing::random_inputs;
 using testing::run_source;
 using testing::targets;
 
-Target hopper() {
-  Target target = *Target::parse("cuda:sm_90a");
-  target.units = 132;
-  return target;
-}
-
-std::vector<Target> all_targets() {
-  std::vector<Target> all = targets();
-  all.push_back(hopper());
-  return all;
-}
-
-std::string check(const Graph& graph, int limit) {
+std::string check_random(const Graph& graph, int limit) {
   const auto made = make_workload(graph);
   if (!made) return made.error().message;
   if (made->workload.family != Family::kPointwise) return "not pointwise";
@@ -34,7 +23,9 @@ std::string check(const Graph& graph, int limit) {
   std::vector<Tensor> inputs = random_inputs(made->workload.graph, random);
   for (Tensor& x : inputs)
     if (x.dtype() == DType::kI64) x.set_int(0, int64_t{0x123456789abcdef});
-  for (const Target& target : all_targets()) {
+  std::vector<Target> all = targets();
+  all.push_back(hopper());
+  for (const Target& target : all) {
     const std::string wrong = check_space(made->workload, target, inputs, limit);
     if (!wrong.empty()) return wrong + "\n" + print(made->workload.graph);
   }
@@ -45,7 +36,7 @@ TEST(RandomValues, AreThoseOfTheInterpreter) {
   for (const Shape& shape : {Shape{}, {1}, {7}, {64}, {5, 33}, {3, 4, 8}}) {
     GraphBuilder b;
     const NodeId seed = b.input(DType::kI64, {});
-    EXPECT_EQ(check(*b.finish({b.philox(seed, shape, 3)}), 2), "");
+    EXPECT_EQ(check_random(*b.finish({b.philox(seed, shape, 3)}), 2), "");
   }
 }
 
@@ -76,7 +67,7 @@ TEST(RandomValues, MeetTheirNeighboursInOneKernel) {
   const NodeId keeps =
       b.binary(Op::kLe, b.broadcast(b.constant(DType::kF32, 0.25), shape), uniform);
   const NodeId kept = b.binary(Op::kMul, x, b.cast(keeps, DType::kF32));
-  EXPECT_EQ(check(*b.finish({kept, keeps}), 100), "");
+  EXPECT_EQ(check_random(*b.finish({kept, keeps}), 100), "");
 }
 
 // The position counts in the node's own shape, however it is read.
@@ -85,7 +76,7 @@ TEST(RandomValues, AreTheSameThroughViews) {
     GraphBuilder b;
     const NodeId seeds = b.input(DType::kI64, {3});
     const NodeId x = b.philox(b.view(seeds, {}, {}, 1), {6, 8}, 9);
-    return check(*b.finish({read(b, x)}), 1);
+    return check_random(*b.finish({read(b, x)}), 1);
   };
   EXPECT_EQ(check_read([](GraphBuilder& b, NodeId x) { return b.permute(x, {1, 0}); }), "");
   EXPECT_EQ(check_read([](GraphBuilder& b, NodeId x) {

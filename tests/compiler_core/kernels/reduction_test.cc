@@ -12,9 +12,10 @@ namespace {
 using testing::check_space;
 using testing::random_inputs;
 using testing::RandomGraph;
+using testing::softmax;
 using testing::targets;
 
-std::string check(const Graph& graph, Family family, int limit) {
+std::string check_reduction(const Graph& graph, Family family, int limit) {
   std::mt19937 random(7);
   const std::vector<Tensor> inputs = random_inputs(graph, random);
   // Every schedule on this machine's own target, a first guess on the other.
@@ -26,18 +27,10 @@ std::string check(const Graph& graph, Family family, int limit) {
   return "";
 }
 
-NodeId softmax(GraphBuilder& b, NodeId x, int axis) {
-  const Shape shape = b.shape(x);
-  const auto spread = [&](NodeId r) { return b.broadcast(r, shape); };
-  const NodeId e =
-      b.unary(Op::kExp, b.binary(Op::kSub, x, spread(b.reduce(Op::kReduceMax, x, {axis}, true))));
-  return b.binary(Op::kDiv, e, spread(b.reduce(Op::kReduceSum, e, {axis}, true)));
-}
-
 TEST(RowReduction, SoftmaxUnderEverySchedule) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {37, 515});
-  EXPECT_EQ(check(*b.finish({softmax(b, x, 1)}), Family::kRowReduction, 100), "");
+  EXPECT_EQ(check_reduction(*b.finish({softmax(b, x, 1)}), Family::kRowReduction, 100), "");
 }
 
 TEST(RowReduction, RandomGraphsAgreeWithTheInterpreter) {
@@ -52,7 +45,7 @@ TEST(RowReduction, RandomGraphsAgreeWithTheInterpreter) {
     for (int i = 0; i < 3; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, static_cast<int>(c.shape.size()));
-      EXPECT_EQ(check(graph, Family::kRowReduction, 2), "") << "seed " << seed;
+      EXPECT_EQ(check_reduction(graph, Family::kRowReduction, 2), "") << "seed " << seed;
     }
 }
 
@@ -63,31 +56,33 @@ TEST(RowReduction, ARowsElementPickedByAnIndex) {
     const NodeId row = b.binary(Op::kMul, b.iota(DType::kI64, 2),
                                 b.broadcast(b.constant_int(DType::kI64, columns), {2}));
     const NodeId entry = b.gather(b.reshape(x, {2 * columns}), b.binary(Op::kAdd, row, column));
-    EXPECT_EQ(check(*b.finish({b.binary(Op::kSub, b.reduce(Op::kReduceSum, x, {1}), entry)}),
-                    Family::kRowReduction, 100),
-              "");
+    EXPECT_EQ(
+        check_reduction(*b.finish({b.binary(Op::kSub, b.reduce(Op::kReduceSum, x, {1}), entry)}),
+                        Family::kRowReduction, 100),
+        "");
   }
 }
 
 TEST(RowReduction, LongRowsAreCutIntoPieces) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {2, 70001});
-  EXPECT_EQ(check(*b.finish({softmax(b, x, 1), b.reduce(Op::kReduceSum, x, {1})}),
-                  Family::kRowReduction, 4),
+  EXPECT_EQ(check_reduction(*b.finish({softmax(b, x, 1), b.reduce(Op::kReduceSum, x, {1})}),
+                            Family::kRowReduction, 4),
             "");
 }
 
 TEST(ColumnReduction, SoftmaxOverTheFirstAxisUnderEverySchedule) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {129, 43});
-  EXPECT_EQ(check(*b.finish({softmax(b, x, 0)}), Family::kColumnReduction, 100), "");
+  EXPECT_EQ(check_reduction(*b.finish({softmax(b, x, 0)}), Family::kColumnReduction, 100), "");
 }
 
 TEST(ColumnReduction, SumUnderEverySchedule) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {301, 170});
-  EXPECT_EQ(check(*b.finish({b.reduce(Op::kReduceSum, x, {0})}), Family::kColumnReduction, 100),
-            "");
+  EXPECT_EQ(
+      check_reduction(*b.finish({b.reduce(Op::kReduceSum, x, {0})}), Family::kColumnReduction, 100),
+      "");
 }
 
 TEST(ColumnReduction, RandomGraphsAgreeWithTheInterpreter) {
@@ -103,7 +98,7 @@ TEST(ColumnReduction, RandomGraphsAgreeWithTheInterpreter) {
     for (int i = 0; i < 3; ++i, ++seed) {
       RandomGraph random(seed);
       const Graph graph = random.reduction(c.shape, c.begin, c.end);
-      EXPECT_EQ(check(graph, Family::kColumnReduction, 2), "") << "seed " << seed;
+      EXPECT_EQ(check_reduction(graph, Family::kColumnReduction, 2), "") << "seed " << seed;
     }
 }
 

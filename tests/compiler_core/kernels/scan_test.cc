@@ -8,16 +8,10 @@
 namespace kiln {
 namespace {
 
+using testing::all_targets;
 using testing::check_space;
 using testing::random_inputs;
 using testing::targets;
-
-// This machine's own targets, and one that the fake GPU runs.
-std::vector<Target> all_targets() {
-  std::vector<Target> all = targets();
-  all.push_back(*Target::parse("cuda:sm_90a"));
-  return all;
-}
 
 Graph scan_graph(DType dtype, Shape shape, int axis) {
   GraphBuilder b;
@@ -34,7 +28,7 @@ std::vector<Tensor> halves(const Graph& graph) {
   return inputs;
 }
 
-std::string check(const Graph& graph, const std::vector<Target>& on, int limit) {
+std::string check_scan(const Graph& graph, const std::vector<Target>& on, int limit) {
   const auto made = make_workload(graph);
   if (!made) return made.error().message;
   if (made->workload.family != Family::kScan) return "not a scan";
@@ -56,20 +50,20 @@ const Case kCases[] = {{{2}, 0},          {{7}, 0},          {{3, 64}, 1},     {
 
 TEST(Scan, AgreesWithTheInterpreterInEveryShape) {
   for (const Case& c : kCases)
-    EXPECT_EQ(check(scan_graph(DType::kF32, c.shape, c.axis), all_targets(), 1), "");
+    EXPECT_EQ(check_scan(scan_graph(DType::kF32, c.shape, c.axis), all_targets(), 1), "");
 }
 
 TEST(Scan, AgreesWithTheInterpreterInEveryType) {
   for (const DType dtype :
        {DType::kF64, DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU8}) {
-    EXPECT_EQ(check(scan_graph(dtype, {3, 301}, 1), all_targets(), 1), "") << to_string(dtype);
-    EXPECT_EQ(check(scan_graph(dtype, {101, 9}, 0), all_targets(), 1), "") << to_string(dtype);
+    EXPECT_EQ(check_scan(scan_graph(dtype, {3, 301}, 1), all_targets(), 1), "") << to_string(dtype);
+    EXPECT_EQ(check_scan(scan_graph(dtype, {101, 9}, 0), all_targets(), 1), "") << to_string(dtype);
   }
 }
 
 TEST(Scan, LongLinesUnderEverySchedule) {
-  EXPECT_EQ(check(scan_graph(DType::kF32, {100003}, 0), all_targets(), 100), "");
-  EXPECT_EQ(check(scan_graph(DType::kI64, {2001, 70}, 0), all_targets(), 4), "");
+  EXPECT_EQ(check_scan(scan_graph(DType::kF32, {100003}, 0), all_targets(), 100), "");
+  EXPECT_EQ(check_scan(scan_graph(DType::kI64, {2001, 70}, 0), all_targets(), 4), "");
 }
 
 // A running sum in f32 alone would be off by the sum of all roundings.

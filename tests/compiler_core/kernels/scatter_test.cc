@@ -12,24 +12,15 @@
 namespace kiln {
 namespace {
 
+using testing::all_targets;
 using testing::check_space;
+using testing::own_and_cuda;
 using testing::random_inputs;
 using testing::run_source;
 using testing::targets;
 
 constexpr Combine kCombines[] = {Combine::kSet, Combine::kAdd, Combine::kMul, Combine::kMax,
                                  Combine::kMin};
-
-// This machine's own targets, and one that the fake GPU runs.
-std::vector<Target> all_targets() {
-  std::vector<Target> all = targets();
-  all.push_back(*Target::parse("cuda:sm_90a"));
-  return all;
-}
-
-std::vector<Target> own_and_cuda() {
-  return {targets()[0], *Target::parse("cuda:sm_90a")};
-}
 
 Graph scatter_graph(DType dtype, const Shape& shape, const Shape& index, Combine combine) {
   GraphBuilder b;
@@ -41,7 +32,7 @@ Graph scatter_graph(DType dtype, const Shape& shape, const Shape& index, Combine
 
 // Values near 1, so that products stay small, and exact sums; some indices from the end, some out
 // of range.
-std::vector<Tensor> inputs_of(const Graph& graph) {
+std::vector<Tensor> scatter_inputs(const Graph& graph) {
   std::mt19937 random(13);
   std::vector<Tensor> inputs = random_inputs(graph, random);
   const Node& node = graph.node(graph.outputs()[0]);
@@ -57,13 +48,13 @@ std::vector<Tensor> inputs_of(const Graph& graph) {
   return inputs;
 }
 
-std::string check(const Graph& graph, const std::vector<Target>& on, int limit) {
+std::string check_scatter(const Graph& graph, const std::vector<Target>& on, int limit) {
   const auto made = make_workload(graph);
   if (!made) return made.error().message;
   if (made->workload.family != Family::kScatter) return "not a scatter";
   for (const Target& target : on) {
     const std::string wrong =
-        check_space(made->workload, target, inputs_of(made->workload.graph), limit);
+        check_space(made->workload, target, scatter_inputs(made->workload.graph), limit);
     if (!wrong.empty()) return wrong + "\n" + print(graph);
   }
   return "";
@@ -76,25 +67,27 @@ TEST(Scatter, AgreesWithTheInterpreterInEveryTypeAndCombination) {
       const bool plain = combine == Combine::kSet || combine == Combine::kAdd;
       const bool few = dtype == DType::kF64 || dtype == DType::kBF16 || dtype == DType::kI8;
       if (dtype == DType::kBool ? combine != Combine::kSet : !plain && !few) continue;
-      EXPECT_EQ(check(scatter_graph(dtype, {7, 19}, {13}, combine), own_and_cuda(), 1), "")
+      EXPECT_EQ(check_scatter(scatter_graph(dtype, {7, 19}, {13}, combine), own_and_cuda(), 1), "")
           << to_string(dtype) << " " << to_string(combine);
     }
 }
 
 TEST(Scatter, EveryShape) {
   for (const Combine combine : {Combine::kSet, Combine::kAdd}) {
-    EXPECT_EQ(check(scatter_graph(DType::kF32, {1}, {1}, combine), all_targets(), 1), "");
-    EXPECT_EQ(check(scatter_graph(DType::kF32, {50}, {300}, combine), all_targets(), 1), "");
+    EXPECT_EQ(check_scatter(scatter_graph(DType::kF32, {1}, {1}, combine), all_targets(), 1), "");
+    EXPECT_EQ(check_scatter(scatter_graph(DType::kF32, {50}, {300}, combine), all_targets(), 1),
+              "");
     const Graph ranks = scatter_graph(DType::kF32, {5, 3, 4}, {2, 3}, combine);
-    EXPECT_EQ(check(ranks, own_and_cuda(), 1), "");
-    EXPECT_EQ(check(scatter_graph(DType::kF32, {6, 33}, {}, combine), own_and_cuda(), 1), "");
+    EXPECT_EQ(check_scatter(ranks, own_and_cuda(), 1), "");
+    EXPECT_EQ(check_scatter(scatter_graph(DType::kF32, {6, 33}, {}, combine), own_and_cuda(), 1),
+              "");
   }
 }
 
 TEST(Scatter, OneBufferInTwoParts) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kI64, {6});
-  EXPECT_EQ(check(*b.finish({b.scatter(x, x, x, Combine::kAdd)}), all_targets(), 1), "");
+  EXPECT_EQ(check_scatter(*b.finish({b.scatter(x, x, x, Combine::kAdd)}), all_targets(), 1), "");
 }
 
 // Sums that depend on the order, which no thread's luck decides.
@@ -102,7 +95,7 @@ TEST(Scatter, TwoRunsGiveTheSameBits) {
   const auto made = make_workload(scatter_graph(DType::kF32, {50, 96}, {3000}, Combine::kAdd));
   const Graph& graph = made->workload.graph;
   std::mt19937 random(3);
-  std::vector<Tensor> inputs = inputs_of(graph);
+  std::vector<Tensor> inputs = scatter_inputs(graph);
   for (Tensor& x : inputs)
     for (int64_t i = 0; x.dtype() == DType::kF32 && i < x.numel(); ++i)
       x.set(i, std::ldexp(static_cast<double>(random()), static_cast<int>(random() % 40) - 40));
@@ -124,11 +117,11 @@ TEST(Scatter, TwoRunsGiveTheSameBits) {
 
 TEST(Scatter, ManyUpdatesUnderEverySchedule) {
   const Graph table = scatter_graph(DType::kF32, {901, 24}, {4500}, Combine::kAdd);
-  EXPECT_EQ(check(table, own_and_cuda(), 100), "");
+  EXPECT_EQ(check_scatter(table, own_and_cuda(), 100), "");
   const Graph few_rows = scatter_graph(DType::kBF16, {3, 600}, {400}, Combine::kAdd);
-  EXPECT_EQ(check(few_rows, own_and_cuda(), 100), "");
+  EXPECT_EQ(check_scatter(few_rows, own_and_cuda(), 100), "");
   const Graph elements = scatter_graph(DType::kI32, {20000}, {9000}, Combine::kSet);
-  EXPECT_EQ(check(elements, own_and_cuda(), 100), "");
+  EXPECT_EQ(check_scatter(elements, own_and_cuda(), 100), "");
 }
 
 }  // namespace

@@ -6,18 +6,14 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/analysis/reduction_passes.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
-NodeId softmax(GraphBuilder& b, NodeId x, int axis) {
-  const Shape shape = b.shape(x);
-  const NodeId greatest = b.broadcast(b.reduce(Op::kReduceMax, x, {axis}, true), shape);
-  const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, x, greatest));
-  return b.binary(Op::kDiv, e, b.broadcast(b.reduce(Op::kReduceSum, e, {axis}, true), shape));
-}
+using testing::softmax;
 
-std::vector<Workload> workloads() {
+std::vector<Workload> workloads_of_many_sizes() {
   std::vector<Workload> all;
   for (int64_t size : {1, 7, 1000, 1 << 20, 1 << 26}) {
     GraphBuilder b;
@@ -40,7 +36,7 @@ std::vector<Workload> workloads() {
 
 TEST(SearchSpace, IsSmallDistinctAndTheSameEveryTime) {
   for (const char* name : {"cpu:x86-64-v3", "cpu:x86-64-v4"})
-    for (const Workload& workload : workloads()) {
+    for (const Workload& workload : workloads_of_many_sizes()) {
       const Target target = *Target::parse(name);
       const auto space = search_space(workload, target);
       ASSERT_TRUE(space);
@@ -58,7 +54,7 @@ TEST(SearchSpace, IsSmallDistinctAndTheSameEveryTime) {
 
 TEST(SearchSpace, RefusesTargetsWithoutKernels) {
   for (const char* name : {"cpu:x86-64", "cpu:x86-64-v2", "cuda:sm_75"}) {
-    const auto space = search_space(workloads()[0], *Target::parse(name));
+    const auto space = search_space(workloads_of_many_sizes()[0], *Target::parse(name));
     ASSERT_FALSE(space);
     EXPECT_EQ(space.error().code, Code::kUnsupported);
   }

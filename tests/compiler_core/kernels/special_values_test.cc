@@ -10,6 +10,8 @@
 namespace kiln {
 namespace {
 
+using testing::softmax;
+
 // Rows of ordinary values, except: row 1 has +inf, row 2 is all -inf, row 3 has a NaN, row 4 has
 // both infinities, and column 5 ends in NaN.
 Tensor special_rows(DType dtype, int64_t rows, int64_t columns) {
@@ -24,7 +26,7 @@ Tensor special_rows(DType dtype, int64_t rows, int64_t columns) {
   return x;
 }
 
-std::string check(const Graph& graph, Family family, Tensor input) {
+std::string check_special(const Graph& graph, Family family, Tensor input) {
   std::vector<Tensor> inputs;
   inputs.push_back(std::move(input));
   for (const Target& target : testing::targets()) {
@@ -34,20 +36,13 @@ std::string check(const Graph& graph, Family family, Tensor input) {
   return "";
 }
 
-NodeId softmax(GraphBuilder& b, NodeId x, int axis) {
-  const Shape shape = b.shape(x);
-  const NodeId greatest = b.broadcast(b.reduce(Op::kReduceMax, x, {axis}, true), shape);
-  const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, x, greatest));
-  return b.binary(Op::kDiv, e, b.broadcast(b.reduce(Op::kReduceSum, e, {axis}, true), shape));
-}
-
 TEST(SpecialValues, SoftmaxOfARowWithInfinityIsNaN) {
   for (int axis : {0, 1}) {
     GraphBuilder b;
     const NodeId x = b.input(DType::kF32, {9, 37});
     const Graph graph = *b.finish({softmax(b, x, axis)});
-    EXPECT_EQ(check(graph, axis == 1 ? Family::kRowReduction : Family::kColumnReduction,
-                    special_rows(DType::kF32, 9, 37)),
+    EXPECT_EQ(check_special(graph, axis == 1 ? Family::kRowReduction : Family::kColumnReduction,
+                            special_rows(DType::kF32, 9, 37)),
               "");
   }
 }
@@ -59,10 +54,10 @@ TEST(SpecialValues, ReductionsPropagateNaN) {
     std::vector<NodeId> outputs;
     for (Op op : {Op::kReduceMax, Op::kReduceMin, Op::kReduceSum})
       outputs.push_back(b.reduce(op, x, {axis}));
-    EXPECT_EQ(
-        check(*b.finish(outputs), axis == 1 ? Family::kRowReduction : Family::kColumnReduction,
-              special_rows(DType::kF32, 9, 37)),
-        "");
+    EXPECT_EQ(check_special(*b.finish(outputs),
+                            axis == 1 ? Family::kRowReduction : Family::kColumnReduction,
+                            special_rows(DType::kF32, 9, 37)),
+              "");
   }
 }
 
@@ -82,7 +77,8 @@ TEST(SpecialValues, ElementwiseOperationsFollowIeee) {
     for (Op op : {Op::kSign, Op::kAbs, Op::kExp, Op::kLog, Op::kTanh, Op::kSin, Op::kReciprocal})
       outputs.push_back(b.unary(op, x));
     outputs.push_back(b.cast(x, DType::kBool));
-    EXPECT_EQ(check(*b.finish(outputs), Family::kPointwise, special_rows(dtype, 9, 37)), "");
+    EXPECT_EQ(check_special(*b.finish(outputs), Family::kPointwise, special_rows(dtype, 9, 37)),
+              "");
   }
 }
 
@@ -94,8 +90,9 @@ TEST(SpecialValues, NegativeZeroStaysNegativeInConstantsAndBroadcasts) {
   const NodeId constant = b.broadcast(b.constant(DType::kF32, -0.0), shape);
   Tensor zero(DType::kF32, {1});
   zero.set(0, -0.0);
-  EXPECT_EQ(check(*b.finish({b.unary(Op::kReciprocal, spread), b.unary(Op::kReciprocal, constant)}),
-                  Family::kPointwise, std::move(zero)),
+  EXPECT_EQ(check_special(
+                *b.finish({b.unary(Op::kReciprocal, spread), b.unary(Op::kReciprocal, constant)}),
+                Family::kPointwise, std::move(zero)),
             "");
 }
 
@@ -107,7 +104,8 @@ TEST(SpecialValues, EveryNaNOfBf16SurvivesRounding) {
   Tensor nans(DType::kBF16, {128});
   for (uint16_t i = 0; i < 128; ++i)
     nans.as<uint16_t>()[i] = static_cast<uint16_t>((i % 2 == 0 ? 0x7f80 : 0xff80) | (i | 1));
-  EXPECT_EQ(check(*b.finish({b.cast(doubled, DType::kBF16)}), Family::kPointwise, std::move(nans)),
+  EXPECT_EQ(check_special(*b.finish({b.cast(doubled, DType::kBF16)}), Family::kPointwise,
+                          std::move(nans)),
             "");
 }
 

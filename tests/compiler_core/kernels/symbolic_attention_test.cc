@@ -14,14 +14,15 @@ using testing::AttentionGraph;
 using Mask = AttentionGraph::Mask;
 using Sizes = std::vector<std::vector<int64_t>>;
 
-const Dim kBatch = Dim::symbol(0), kLength = Dim::symbol(1), kOther = Dim::symbol(2);
+const Dim kBatches = Dim::symbol(0), kLength = Dim::symbol(1), kOther = Dim::symbol(2);
 constexpr Symbol kSymbols[] = {{{0, 1000}, 2}, {{0, 100'000}, 70}, {{0, 100'000}, 90}};
 
 // Lengths at the ends and in the middle: of nothing, of one token, below, at and past a tile.
 const Sizes kSizes = {{0, 5}, {1, 0}, {1, 1}, {2, 7}, {1, 64}, {3, 65}, {1, 200}};
 
 // `graph` with as many symbols as the first of `sizes` has.
-std::string check(AttentionGraph graph, const Sizes& sizes, const Target& target, int limit) {
+std::string check_open_attention(AttentionGraph graph, const Sizes& sizes, const Target& target,
+                                 int limit) {
   graph.symbols.assign(kSymbols, kSymbols + sizes[0].size());
   const Result<Workload> workload = attention_workload(graph);
   if (!workload) return workload.error().message;
@@ -36,16 +37,16 @@ std::string check(AttentionGraph graph, const Sizes& sizes, const Target& target
   return "";
 }
 std::string check_on_host(const AttentionGraph& graph, const Sizes& sizes, int limit = 1) {
-  return check(graph, sizes, testing::targets()[0], limit);
+  return check_open_attention(graph, sizes, testing::targets()[0], limit);
 }
 std::string check_on_gpu(const AttentionGraph& graph, const Sizes& sizes, int limit = 1) {
-  return check(graph, sizes, *Target::parse("cuda:sm_90a"), limit);
+  return check_open_attention(graph, sizes, *Target::parse("cuda:sm_90a"), limit);
 }
 
 // A layer of a language model: causal, heads inside of tokens, keys and values shared by heads.
 AttentionGraph layer(DType dtype) {
   return {.dtype = dtype,
-          .batch = {kBatch, 4},
+          .batch = {kBatches, 4},
           .rows = kLength,
           .keys = kLength,
           .depth = 16,
@@ -76,7 +77,7 @@ TEST(SymbolicAttention, AnyBatchOfAKnownLength) {
 TEST(SymbolicAttention, QueriesAndKeysOfTheirOwnNumberUnderMasks) {
   const Sizes sizes = {{2, 7, 0}, {1, 65, 1}, {2, 9, 70}, {1, 130, 40}};
   for (const Mask mask : {Mask::kBool, Mask::kAdditive, Mask::kCausalAndBool}) {
-    const AttentionGraph graph{.batch = {kBatch, 2},
+    const AttentionGraph graph{.batch = {kBatches, 2},
                                .rows = kLength,
                                .keys = kOther,
                                .depth = 20,

@@ -20,8 +20,8 @@ const Sizes kOne = {{1}, {2}, {7}, {16}, {33}, {131}, {400}};
 const Sizes kTwo = {{1, 1}, {3, 1}, {1, 17}, {5, 64}, {33, 37}, {2, 700}, {500, 3}};
 
 // Up to `limit` schedules of the search space, each at all sizes.
-std::string check(const Workload& workload, const Sizes& sizes, int limit,
-                  const std::vector<Target>& on) {
+std::string check_open(const Workload& workload, const Sizes& sizes, int limit,
+                       const std::vector<Target>& on) {
   for (const Target& target : on) {
     const auto space = search_space(workload, target);
     if (!space) return space.error().message;
@@ -34,16 +34,16 @@ std::string check(const Workload& workload, const Sizes& sizes, int limit,
   }
   return "";
 }
-std::string check(const Workload& workload, const Sizes& sizes, int limit) {
-  return check(workload, sizes, limit, targets());
+std::string check_open(const Workload& workload, const Sizes& sizes, int limit) {
+  return check_open(workload, sizes, limit, targets());
 }
 std::string check_on_host(const Workload& workload, const Sizes& sizes, int limit) {
-  return check(workload, sizes, limit, {targets()[0]});
+  return check_open(workload, sizes, limit, {targets()[0]});
 }
 
 // Several schedules of a GPU's, on the CPU.
 std::string check_on_gpu(const Workload& workload, const Sizes& sizes, int limit) {
-  return check(workload, sizes, limit, {*Target::parse("cuda:sm_90a")});
+  return check_open(workload, sizes, limit, {*Target::parse("cuda:sm_90a")});
 }
 
 Sizes with_zeros(Sizes sizes) {
@@ -206,7 +206,7 @@ return %7
 TEST(SymbolicRows, SoftmaxIsRightAtEverySize) {
   Sizes sizes = with_zeros(kTwo);
   sizes.push_back({2, 100'000});
-  EXPECT_EQ(check(softmax(), sizes, 2), "");
+  EXPECT_EQ(check_open(softmax(), sizes, 2), "");
   EXPECT_EQ(check_on_gpu(softmax(), with_zeros(kTwo), 2), "");
 }
 
@@ -275,7 +275,8 @@ TEST(SymbolicMatmul, AgreesWhicheverSizeIsOpen) {
 }
 
 TEST(SymbolicMatmul, AgreesUnderSeveralSchedules) {
-  EXPECT_EQ(check(matmul(Which::kRows, DType::kF32, true), {{1, 0}, {40, 0}, {300, 0}}, 2), "");
+  EXPECT_EQ(check_open(matmul(Which::kRows, DType::kF32, true), {{1, 0}, {40, 0}, {300, 0}}, 2),
+            "");
 }
 
 TEST(SymbolicMatmul, AgreesForHalves) {

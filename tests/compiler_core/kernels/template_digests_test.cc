@@ -152,7 +152,7 @@ Graph product_with_weights() {
 
 // One of each family with sizes of run time, the same at the sizes it is tuned for, a call, and
 // halves for what tensor cores alone do.
-const std::vector<NamedWorkload>& workloads() {
+const std::vector<NamedWorkload>& named_workloads() {
   static const std::vector<NamedWorkload> kAll = [] {
     std::vector<NamedWorkload> all;
     const auto add = [&all](const std::string& name, const Graph& graph) {
@@ -271,7 +271,7 @@ Digests printed_now(const Digests& known) {
   Digests now;
   for (const char* name : kTargets) {
     const Target target = *Target::parse(name);
-    for (const NamedWorkload& named : workloads())
+    for (const NamedWorkload& named : named_workloads())
       for (const KernelTemplate* made : kernel_templates()) {
         if (!made->covers(named.workload, target)) continue;
         for (const std::string& schedule : schedules_for(known, *made, name, named)) {
@@ -308,7 +308,7 @@ TEST(TemplateDigests, EveryTemplateOfSourceIsHeldToItsVersion) {
   for (const auto& [place, printed] : read_digests()) held.insert(place.name);
   for (const KernelTemplate* made : kernel_templates()) {
     bool is_called = false;  // makes something else than source
-    for (const NamedWorkload& named : workloads())
+    for (const NamedWorkload& named : named_workloads())
       for (const char* name : kTargets) {
         const Target target = *Target::parse(name);
         if (held.contains(std::string(made->name())) || !made->covers(named.workload, target))
@@ -327,7 +327,7 @@ TEST(TemplateDigests, CommentsAndWhiteSpaceAreFree) {
   EXPECT_EQ(stripped("x = \"// not  one\"; y = '\"'; // one"), "x = \"// not  one\"; y = '\"';");
   EXPECT_NE(stripped("int ab;"), stripped("int a b;"));
   const Target target = *Target::parse("cuda:sm_90a");
-  const Workload& workload = workloads().front().workload;
+  const Workload& workload = named_workloads().front().workload;
   Source source =
       lower_to_source(workload, search_space(workload, target).value().front(), target).value();
   const std::string digest = digest_of(source);

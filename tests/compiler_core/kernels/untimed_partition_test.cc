@@ -7,11 +7,13 @@
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/passes/normalise.h"
 #include "tests/compiler_core/ir/four_bits.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
-const Target kHopper = *Target::parse("cuda:sm_90a"), kAmpere = *Target::parse("cuda:sm_80");
+using testing::kAmpere;
+using testing::kHopper;
 
 enum class Form { kBytes, kTwoInAByte, kWords };
 

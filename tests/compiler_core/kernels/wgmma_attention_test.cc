@@ -13,11 +13,10 @@ namespace {
 
 using testing::attention_workload;
 using testing::AttentionGraph;
+using testing::kHopper;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-std::string check(const AttentionGraph& graph,
-                  const WgmmaAttentionSchedule& schedule = {1, 64, 2}) {
+std::string check_staged_attention(const AttentionGraph& graph,
+                                   const WgmmaAttentionSchedule& schedule = {1, 64, 2}) {
   const Result<Workload> workload = attention_workload(graph);
   if (!workload) return workload.error().message;
   if (const Status covered = check_wgmma_attention(*workload); !covered)
@@ -30,25 +29,27 @@ std::string check(const AttentionGraph& graph,
 
 TEST(WgmmaAttention, AgreesForHeadsOfEverySize) {
   for (const int64_t depth : {16, 64, 72, 128})
-    EXPECT_EQ(check({.dtype = DType::kBF16,
-                     .batch = {2},
-                     .rows = 70,
-                     .keys = 140,
-                     .depth = depth,
-                     .columns = depth}),
+    EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                      .batch = {2},
+                                      .rows = 70,
+                                      .keys = 140,
+                                      .depth = depth,
+                                      .columns = depth}),
               "")
         << depth;
-  EXPECT_EQ(check({.dtype = DType::kF16, .rows = 64, .keys = 64, .depth = 128, .columns = 40}), "");
+  EXPECT_EQ(check_staged_attention(
+                {.dtype = DType::kF16, .rows = 64, .keys = 64, .depth = 128, .columns = 40}),
+            "");
 }
 
 TEST(WgmmaAttention, AgreesForEveryMask) {
   for (const AttentionGraph::Mask mask : testing::kEveryMask)
-    EXPECT_EQ(check({.dtype = DType::kBF16,
-                     .batch = {2},
-                     .rows = 136,
-                     .keys = 200,
-                     .mask = mask,
-                     .guarded = mask == AttentionGraph::Mask::kBool}),
+    EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                      .batch = {2},
+                                      .rows = 136,
+                                      .keys = 200,
+                                      .mask = mask,
+                                      .guarded = mask == AttentionGraph::Mask::kBool}),
               "")
         << static_cast<int>(mask);
 }
@@ -64,14 +65,14 @@ TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
                                                  {2, 128, 3, 1},
                                                  {1, 80, 2, 1},
                                                  {2, 176, 1}})
-    EXPECT_EQ(check({.dtype = DType::kBF16,
-                     .batch = {2},
-                     .rows = 200,
-                     .keys = 330,
-                     .depth = 64,
-                     .columns = 64,
-                     .mask = AttentionGraph::Mask::kCausal},
-                    schedule),
+    EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                      .batch = {2},
+                                      .rows = 200,
+                                      .keys = 330,
+                                      .depth = 64,
+                                      .columns = 64,
+                                      .mask = AttentionGraph::Mask::kCausal},
+                                     schedule),
               "")
         << to_schedule(schedule).to_string();
 }
@@ -80,51 +81,51 @@ TEST(WgmmaAttention, AgreesUnderTheSchedulesOfTheSpace) {
 TEST(WgmmaAttention, AgreesWhereOneTileHasAllKeys) {
   for (const WgmmaAttentionSchedule& schedule :
        {WgmmaAttentionSchedule{2, 208, 1, 1}, {1, 112, 2, 2}, {1, 80, 2, 3}})
-    EXPECT_EQ(check({.dtype = DType::kBF16,
-                     .batch = {2},
-                     .rows = 197,
-                     .keys = 197,
-                     .depth = 64,
-                     .columns = 64},
-                    schedule),
+    EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                      .batch = {2},
+                                      .rows = 197,
+                                      .keys = 197,
+                                      .depth = 64,
+                                      .columns = 64},
+                                     schedule),
               "")
         << to_schedule(schedule).to_string();
 }
 
 TEST(WgmmaAttention, AgreesHoweverOperandsAndResultLie) {
   for (const bool after : {false, true})
-    EXPECT_EQ(check({.dtype = DType::kBF16,
-                     .batch = {2, 6},
-                     .rows = 66,
-                     .keys = 72,
-                     .depth = 32,
-                     .columns = 32,
-                     .division = after ? AttentionGraph::Division::kAfter
-                                       : AttentionGraph::Division::kBefore,
-                     .shared_by = 3,
-                     .transposed = true,
-                     .output_bias = true}),
+    EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                      .batch = {2, 6},
+                                      .rows = 66,
+                                      .keys = 72,
+                                      .depth = 32,
+                                      .columns = 32,
+                                      .division = after ? AttentionGraph::Division::kAfter
+                                                        : AttentionGraph::Division::kBefore,
+                                      .shared_by = 3,
+                                      .transposed = true,
+                                      .output_bias = true}),
               "")
         << after;
-  EXPECT_EQ(check({.dtype = DType::kBF16,
-                   .batch = {2, 3},
-                   .rows = 66,
-                   .keys = 66,
-                   .depth = 64,
-                   .columns = 64,
-                   .heads_inside = true}),
+  EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                    .batch = {2, 3},
+                                    .rows = 66,
+                                    .keys = 66,
+                                    .depth = 64,
+                                    .columns = 64,
+                                    .heads_inside = true}),
             "");
 }
 
 TEST(WgmmaAttention, ARowThatSeesNothingIsZeroWhereTheModelSaysSo) {
   for (const bool guarded : {false, true})
     for (const int64_t reach : {-3, -200})
-      EXPECT_EQ(check({.dtype = DType::kBF16,
-                       .rows = 70,
-                       .keys = 80,
-                       .mask = AttentionGraph::Mask::kCausal,
-                       .reach = reach,
-                       .guarded = guarded}),
+      EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,
+                                        .rows = 70,
+                                        .keys = 80,
+                                        .mask = AttentionGraph::Mask::kCausal,
+                                        .reach = reach,
+                                        .guarded = guarded}),
                 "")
           << guarded << reach;
 }

@@ -14,15 +14,15 @@ namespace kiln {
 namespace {
 
 using testing::check_schedule;
+using testing::kHopper;
 using testing::padded;
 using testing::plain;
 using testing::planned;
 using testing::random_inputs;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-std::string check(const Workload& workload, const WgmmaConvolutionSchedule& schedule,
-                  const Target& target = kHopper) {
+std::string check_staged_convolution(const Workload& workload,
+                                     const WgmmaConvolutionSchedule& schedule,
+                                     const Target& target = kHopper) {
   const Status covered = check_wgmma_convolution(workload);
   if (!covered) return covered.error().message;
   std::mt19937 random(15);
@@ -33,20 +33,29 @@ std::string check(const Workload& workload, const WgmmaConvolutionSchedule& sche
 
 TEST(WgmmaConvolution, AgreesForWindowsStridesAndDilations) {
   const WgmmaConvolutionSchedule schedule{{64, 64, 1, 4, 8}};
-  EXPECT_EQ(check(plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1)), schedule), "");
-  EXPECT_EQ(check(plain(DType::kF16, {2, 40, 9, 7}, {72, 40, 3, 3}, padded(2, 1)), schedule), "");
-  EXPECT_EQ(check(plain(DType::kBF16, {1, 72, 8, 12}, {32, 72, 1, 1}, padded(2, 0)), schedule), "");
-  EXPECT_EQ(check(plain(DType::kBF16, {2, 32, 9, 11}, {40, 32, 3, 2},
-                        {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1}),
-                  {{64, 32, 1, 3, 8}}),
+  EXPECT_EQ(check_staged_convolution(
+                plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, padded(1, 1)), schedule),
             "");
-  EXPECT_EQ(check(plain(DType::kBF16, {1, 61, 5, 7}, {33, 61, 3, 3}, padded(1, 1)), schedule), "");
+  EXPECT_EQ(check_staged_convolution(
+                plain(DType::kF16, {2, 40, 9, 7}, {72, 40, 3, 3}, padded(2, 1)), schedule),
+            "");
+  EXPECT_EQ(check_staged_convolution(
+                plain(DType::kBF16, {1, 72, 8, 12}, {32, 72, 1, 1}, padded(2, 0)), schedule),
+            "");
+  EXPECT_EQ(check_staged_convolution(plain(DType::kBF16, {2, 32, 9, 11}, {40, 32, 3, 2},
+                                           {{2, 1}, {1, 2}, {1, 0}, {2, 1}, 1}),
+                                     {{64, 32, 1, 3, 8}}),
+            "");
+  EXPECT_EQ(check_staged_convolution(
+                plain(DType::kBF16, {1, 61, 5, 7}, {33, 61, 3, 3}, padded(1, 1)), schedule),
+            "");
   // Planes in whole vectors, of which windows leave the last row out.
-  EXPECT_EQ(check(plain(DType::kBF16, {2, 32, 7, 10}, {40, 32, 2, 2},
-                        {{2, 2}, {1, 1}, {1, 2}, {0, 0}, 1}),
-                  {{64, 32, 1, 3, 8}}),
+  EXPECT_EQ(check_staged_convolution(plain(DType::kBF16, {2, 32, 7, 10}, {40, 32, 2, 2},
+                                           {{2, 2}, {1, 1}, {1, 2}, {0, 0}, 1}),
+                                     {{64, 32, 1, 3, 8}}),
             "");
-  EXPECT_EQ(check(plain(DType::kBF16, {2, 48, 30}, {24, 48, 5}, {{1}, {2}, {4}, {4}, 1}), schedule),
+  EXPECT_EQ(check_staged_convolution(
+                plain(DType::kBF16, {2, 48, 30}, {24, 48, 5}, {{1}, {2}, {4}, {4}, 1}), schedule),
             "");
 }
 
@@ -56,7 +65,7 @@ TEST(WgmmaConvolution, AgreesForTilesOfSeveralGroupsAndBlocksThatStay) {
   const Workload workload = plain(DType::kBF16, {3, 64, 12, 14}, {136, 64, 3, 3}, padded(1, 1));
   for (const WgmmaMatmulSchedule& schedule :
        {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {64, 192, 1, 5, 8}})
-    EXPECT_EQ(check(workload, WgmmaConvolutionSchedule{schedule}, few), "")
+    EXPECT_EQ(check_staged_convolution(workload, WgmmaConvolutionSchedule{schedule}, few), "")
         << to_schedule(schedule).to_string();
 }
 
@@ -65,9 +74,10 @@ TEST(WgmmaConvolution, ReadsImagesAndWeightsHoweverTheyAreStored) {
   GraphBuilder b;
   const NodeId x = b.permute(b.input(DType::kBF16, {2, 8, 6, 64}), {0, 3, 1, 2});
   const NodeId w = b.permute(b.input(DType::kBF16, {64, 3, 3, 64}), {0, 3, 1, 2});
-  EXPECT_EQ(check(planned(b, b.cast(b.convolution(x, w, padded(1, 1)), DType::kBF16)),
-                  {{64, 64, 1, 4, 8}}),
-            "");
+  EXPECT_EQ(
+      check_staged_convolution(planned(b, b.cast(b.convolution(x, w, padded(1, 1)), DType::kBF16)),
+                               {{64, 64, 1, 4, 8}}),
+      "");
 }
 
 // A batch norm's scale and shift, a residual and a relu; results of 49 positions are stored by
@@ -83,7 +93,8 @@ TEST(WgmmaConvolution, FusesAnEpilogue) {
     const NodeId residual = b.cast(b.input(DType::kBF16, Shape(shape)), DType::kF32);
     const NodeId sum =
         b.binary(Op::kAdd, b.binary(Op::kAdd, b.binary(Op::kMul, y, scale), shift), residual);
-    EXPECT_EQ(check(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)), {{64, 64, 1, 4, 8}}),
+    EXPECT_EQ(check_staged_convolution(planned(b, b.cast(b.unary(Op::kTanh, sum), DType::kBF16)),
+                                       {{64, 64, 1, 4, 8}}),
               "")
         << width;
   }
@@ -125,7 +136,7 @@ TEST(WgmmaConvolution, StoresChannelsLast) {
            {.x = {2, 48, 9, 11}, .w = {40, 48, 3, 2}, .attr = uneven, .x_last = false},
            {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .x_last = false},
            {.x = {3, 64, 2, 2}, .w = {72, 64, 2, 2}, .attr = padded(2, 0), .residual = true}})
-    EXPECT_EQ(check(channels_last(c), schedule), "");
+    EXPECT_EQ(check_staged_convolution(channels_last(c), schedule), "");
 }
 
 TEST(WgmmaConvolution, StoresChannelsLastByBlocksThatStay) {
@@ -135,7 +146,7 @@ TEST(WgmmaConvolution, StoresChannelsLastByBlocksThatStay) {
       {.x = {3, 64, 12, 14}, .w = {136, 64, 3, 3}, .attr = padded(1, 1), .residual = true});
   for (const WgmmaMatmulSchedule& schedule :
        {WgmmaMatmulSchedule{128, 128, 2, 3, 8}, {128, 96, 2, 4, 2}, {256, 64, 2, 4, 8}})
-    EXPECT_EQ(check(workload, WgmmaConvolutionSchedule{schedule}, few), "")
+    EXPECT_EQ(check_staged_convolution(workload, WgmmaConvolutionSchedule{schedule}, few), "")
         << to_schedule(schedule).to_string();
 }
 
@@ -160,7 +171,8 @@ TEST(WgmmaConvolution, ReadsWindowsByTheCopyEngine) {
            {.x = {1, 8, 5, 3}, .w = {40, 8, 3, 3}, .attr = padded(1, 1)},
            {.x = {3, 64, 2, 2}, .w = {72, 64, 2, 2}, .attr = padded(2, 0), .residual = true}})
     for (const int shared : {0, 1})
-      EXPECT_EQ(check(channels_last(c), WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, 1, shared}),
+      EXPECT_EQ(check_staged_convolution(channels_last(c),
+                                         WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, 1, shared}),
                 "");
 }
 
@@ -176,7 +188,7 @@ TEST(WgmmaConvolution, DividesTheDepthAmongBlocks) {
         Target target = kHopper;
         target.units = units;
         const WgmmaConvolutionSchedule schedule{tiles, 1, shared};
-        EXPECT_EQ(check(workload, schedule, target), "")
+        EXPECT_EQ(check_staged_convolution(workload, schedule, target), "")
             << units << to_schedule(schedule).to_string();
       }
 }

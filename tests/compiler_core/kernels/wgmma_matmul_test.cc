@@ -9,22 +9,19 @@
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
 
 namespace kiln {
 namespace {
 
 using testing::check_schedule;
+using testing::kHopper;
+using testing::matmul_workload;
+using testing::plain_product;
 using testing::random_inputs;
+using testing::Stored;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-Workload workload_of(GraphBuilder& b, NodeId output) {
-  auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  return {*graph, Family::kMatmul, {}};
-}
-
-std::string check(const Workload& workload, const WgmmaMatmulSchedule& schedule) {
+std::string check_staged_matmul(const Workload& workload, const WgmmaMatmulSchedule& schedule) {
   const Status covered = check_wgmma(workload);
   if (!covered) return covered.error().message;
   std::mt19937 random(12);
@@ -33,36 +30,24 @@ std::string check(const Workload& workload, const WgmmaMatmulSchedule& schedule)
   return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
 }
 
-// [m, k] times [k, n], each stored so or read transposed.
-struct Stored {
-  bool a_transposed = false, b_transposed = false;
-};
-Workload plain(DType dtype, int64_t m, int64_t n, int64_t k, Stored stored = {}) {
-  GraphBuilder b;
-  const NodeId x = b.input(dtype, stored.a_transposed ? Shape{k, m} : Shape{m, k});
-  const NodeId w = b.input(dtype, stored.b_transposed ? Shape{n, k} : Shape{k, n});
-  const NodeId y = b.matmul(stored.a_transposed ? b.permute(x, {1, 0}) : x,
-                            stored.b_transposed ? b.permute(w, {1, 0}) : w);
-  return workload_of(b, b.cast(y, dtype));
-}
-
 TEST(WgmmaMatmul, AgreesHoweverTheOperandsAreStored) {
   for (const Stored stored :
        {Stored{}, Stored{false, true}, Stored{true, false}, Stored{true, true}})
     for (const auto& [m, n, k] : {std::array{128, 128, 192}, std::array{104, 72, 88}})
-      EXPECT_EQ(check(plain(DType::kBF16, m, n, k, stored), {64, 64, 1, 3, 8}), "")
+      EXPECT_EQ(
+          check_staged_matmul(plain_product(DType::kBF16, m, n, k, stored), {64, 64, 1, 3, 8}), "")
           << m << stored.a_transposed << stored.b_transposed;
 }
 
 TEST(WgmmaMatmul, AgreesForF16) {
-  EXPECT_EQ(check(plain(DType::kF16, 128, 128, 192), {64, 64, 1, 3, 8}), "");
+  EXPECT_EQ(check_staged_matmul(plain_product(DType::kF16, 128, 128, 192), {64, 64, 1, 3, 8}), "");
 }
 
 // More tiles than blocks: a block takes one after the other, and its ring goes on.
 TEST(WgmmaMatmul, AgreesWhereABlockTakesSeveralTiles) {
   Target few = kHopper;
   few.units = 2;
-  const Workload workload = plain(DType::kBF16, 200, 224, 328);
+  const Workload workload = plain_product(DType::kBF16, 200, 224, 328);
   std::mt19937 random(13);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (const int stages : {2, 3, 4})
@@ -72,17 +57,17 @@ TEST(WgmmaMatmul, AgreesWhereABlockTakesSeveralTiles) {
 }
 
 TEST(WgmmaMatmul, AgreesForEveryTile) {
-  const Workload workload = plain(DType::kBF16, 264, 280, 136, {false, true});
+  const Workload workload = plain_product(DType::kBF16, 264, 280, 136, {false, true});
   for (const auto& [bm, bn, groups] :
        {std::array{128, 256, 2}, {128, 224, 2}, {256, 128, 2}, {192, 128, 3}, {64, 32, 1}})
-    EXPECT_EQ(check(workload, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
+    EXPECT_EQ(check_staged_matmul(workload, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
 }
 
 // Results of halves whose rows begin anywhere are stored by threads.
 TEST(WgmmaMatmul, AgreesForRowsOfResultsThatBeginAnywhere) {
-  const Workload workload = plain(DType::kBF16, 70, 77, 72, {false, true});
+  const Workload workload = plain_product(DType::kBF16, 70, 77, 72, {false, true});
   EXPECT_FALSE(ends_in_boxes(workload.graph, 77));
-  EXPECT_EQ(check(workload, {64, 64, 1, 3, 8}), "");
+  EXPECT_EQ(check_staged_matmul(workload, {64, 64, 1, 3, 8}), "");
 }
 
 // silu(x w + bias) * s + residual: the residual comes as the results go, in boxes, of which a warp
@@ -97,13 +82,14 @@ Workload with_residual(DType dtype, int64_t m, int64_t n, int64_t k, bool by_col
   const NodeId residual = b.cast(by_columns ? b.permute(stored, {0, 2, 1}) : stored, DType::kF32);
   const NodeId sum =
       b.binary(Op::kMul, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), scale);
-  return workload_of(b, b.cast(b.binary(Op::kAdd, sum, residual), dtype));
+  return matmul_workload(b, b.cast(b.binary(Op::kAdd, sum, residual), dtype));
 }
 
 TEST(WgmmaMatmul, BringsAResidualInBoxes) {
-  EXPECT_EQ(check(with_residual(DType::kBF16, 72, 328, 64), {64, 256, 1, 3, 8}), "");
-  EXPECT_EQ(check(with_residual(DType::kBF16, 136, 104, 72), {128, 128, 1, 3, 8}), "");
-  EXPECT_EQ(check(with_residual(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
+  EXPECT_EQ(check_staged_matmul(with_residual(DType::kBF16, 72, 328, 64), {64, 256, 1, 3, 8}), "");
+  EXPECT_EQ(check_staged_matmul(with_residual(DType::kBF16, 136, 104, 72), {128, 128, 1, 3, 8}),
+            "");
+  EXPECT_EQ(check_staged_matmul(with_residual(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
   Target few = kHopper;
   few.units = 2;
   const Workload several = with_residual(DType::kBF16, 136, 264, 136);
@@ -114,14 +100,17 @@ TEST(WgmmaMatmul, BringsAResidualInBoxes) {
 }
 
 TEST(WgmmaMatmul, ReadsAResidualOfColumnsForItself) {
-  EXPECT_EQ(check(with_residual(DType::kBF16, 72, 72, 64, true), {64, 64, 1, 3, 8}), "");
+  EXPECT_EQ(check_staged_matmul(with_residual(DType::kBF16, 72, 72, 64, true), {64, 64, 1, 3, 8}),
+            "");
 }
 
 TEST(WgmmaMatmul, AgreesForBatchesAndOperandsTheyShare) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kBF16, {3, 2, 72, 64});
   const NodeId w = b.broadcast(b.input(DType::kBF16, {1, 2, 64, 40}), Shape{3, 2, 64, 40});
-  EXPECT_EQ(check(workload_of(b, b.cast(b.matmul(x, w), DType::kBF16)), {64, 64, 1, 2, 8}), "");
+  EXPECT_EQ(check_staged_matmul(matmul_workload(b, b.cast(b.matmul(x, w), DType::kBF16)),
+                                {64, 64, 1, 2, 8}),
+            "");
 }
 
 // gelu-like of the product, a bias, a residual and an f32 output.
@@ -134,31 +123,31 @@ TEST(WgmmaMatmul, FusesAnEpilogue) {
   const NodeId residual = b.cast(b.input(DType::kBF16, shape), DType::kF32);
   const NodeId y =
       b.binary(Op::kAdd, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), residual);
-  EXPECT_EQ(check(workload_of(b, y), {64, 64, 1, 2, 8}), "");
+  EXPECT_EQ(check_staged_matmul(matmul_workload(b, y), {64, 64, 1, 2, 8}), "");
 }
 
 TEST(WgmmaMatmul, CoversWhatTheCopyEngineCanRead) {
   const auto covers = [](const Workload& workload, const char* target = "cuda:sm_90a") {
     return wgmma_matmul().covers(workload, *Target::parse(target));
   };
-  EXPECT_TRUE(covers(plain(DType::kBF16, 128, 128, 128)));
-  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 128), "cuda:sm_80"));
-  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 128), "cuda:sm_120"));
-  EXPECT_FALSE(covers(plain(DType::kF32, 128, 128, 128)));
-  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 129))) << "rows of a begin anywhere";
-  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 129, 128))) << "rows of b begin anywhere";
-  EXPECT_TRUE(covers(plain(DType::kBF16, 128, 129, 128, {false, true})));
-  EXPECT_FALSE(covers(plain(DType::kBF16, 128, 128, 0)));
+  EXPECT_TRUE(covers(plain_product(DType::kBF16, 128, 128, 128)));
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 128, 128, 128), "cuda:sm_80"));
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 128, 128, 128), "cuda:sm_120"));
+  EXPECT_FALSE(covers(plain_product(DType::kF32, 128, 128, 128)));
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 128, 128, 129))) << "rows of a begin anywhere";
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 128, 129, 128))) << "rows of b begin anywhere";
+  EXPECT_TRUE(covers(plain_product(DType::kBF16, 128, 129, 128, {false, true})));
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 128, 128, 0)));
 }
 
 TEST(WgmmaMatmul, CandidatesFitAndTheLargestTilesComeFirstForLargeProducts) {
-  const auto space = wgmma_candidates(plain(DType::kBF16, 4096, 4096, 4096), kHopper);
+  const auto space = wgmma_candidates(plain_product(DType::kBF16, 4096, 4096, 4096), kHopper);
   ASSERT_GE(space.size(), 4u);
   EXPECT_LE(space.size(), 4u);
   EXPECT_EQ(space[0].get("bm", 0) * space[0].get("bn", 0), 128 * 256) << space[0].to_string();
   for (const Schedule& schedule : space)
     EXPECT_TRUE(fits(*decisions_of<WgmmaMatmulSchedule>(schedule),
-                     plain(DType::kBF16, 4096, 4096, 4096).graph));
+                     plain_product(DType::kBF16, 4096, 4096, 4096).graph));
 }
 
 // Weights times images whose planes begin anywhere: of single elements, in fours and in eights.
@@ -172,7 +161,7 @@ TEST(WgmmaCopied, AgreesForWeightsTimesImages) {
     const NodeId bias = b.broadcast(b.input(DType::kF32, {m, 1}), Shape(images));
     const NodeId residual = b.cast(b.input(DType::kBF16, Shape(images)), DType::kF32);
     const NodeId sum = b.binary(Op::kAdd, b.binary(Op::kAdd, y, bias), residual);
-    const Workload workload = workload_of(b, b.cast(sum, DType::kBF16));
+    const Workload workload = matmul_workload(b, b.cast(sum, DType::kBF16));
     const Status covered = check_wgmma_copied(workload);
     ASSERT_TRUE(covered) << covered.error().message;
     std::mt19937 random(17);
@@ -190,7 +179,7 @@ TEST(WgmmaCopied, AgreesHoweverTheOperandsAreStored) {
   Target few = kHopper;
   few.units = 5;
   for (const Stored stored : {Stored{}, Stored{false, true}, Stored{true, false}}) {
-    const Workload workload = plain(DType::kBF16, 261, 259, 257, stored);
+    const Workload workload = plain_product(DType::kBF16, 261, 259, 257, stored);
     ASSERT_TRUE(check_wgmma_copied(workload));
     EXPECT_FALSE(check_wgmma(workload));
     std::mt19937 random(17);
@@ -199,12 +188,12 @@ TEST(WgmmaCopied, AgreesHoweverTheOperandsAreStored) {
                              inputs),
               "");
   }
-  EXPECT_FALSE(check_wgmma_copied(plain(DType::kBF16, 264, 264, 264))) << "nothing to copy";
-  EXPECT_FALSE(check_wgmma_copied(plain(DType::kBF16, 3, 259, 257)));
+  EXPECT_FALSE(check_wgmma_copied(plain_product(DType::kBF16, 264, 264, 264))) << "nothing to copy";
+  EXPECT_FALSE(check_wgmma_copied(plain_product(DType::kBF16, 3, 259, 257)));
 }
 
 TEST(WgmmaMatmul, RefusesWhatDoesNotFit) {
-  const Workload columns = plain(DType::kBF16, 128, 128, 128);
+  const Workload columns = plain_product(DType::kBF16, 128, 128, 128);
   const auto refused = [&](const WgmmaMatmulSchedule& schedule) {
     const auto made = lower(columns, to_schedule(schedule), kHopper);
     return !made && made.error().code == Code::kInvalidArgument;

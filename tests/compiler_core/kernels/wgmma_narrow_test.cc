@@ -8,26 +8,19 @@
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
 #include "tests/support/fake_cuda/host_launch.h"
 
 namespace kiln {
 namespace {
 
 using testing::check_schedule;
+using testing::kHopper;
 using testing::random_inputs;
+using testing::workload_of;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-Workload workload_of(GraphBuilder& b, NodeId output) {
-  auto graph = b.finish({output});
-  EXPECT_TRUE(graph) << graph.error().message;
-  auto made = make_workload(*graph);
-  EXPECT_TRUE(made) << made.error().message;
-  return made->workload;
-}
-
-std::string check(const Workload& workload, const WgmmaMatmulSchedule& schedule,
-                  const Target& target = kHopper) {
+std::string check_staged_narrow(const Workload& workload, const WgmmaMatmulSchedule& schedule,
+                                const Target& target = kHopper) {
   const Status covered = check_wgmma(workload);
   if (!covered) return covered.error().message;
   std::mt19937 random(12);
@@ -41,20 +34,20 @@ NodeId widened(GraphBuilder& b, NodeId x, DType type) {
   return is_half(type) ? b.cast(b.cast(x, DType::kF32), type) : b.cast(x, type);
 }
 
-struct Sizes {
+struct ProductSizes {
   int64_t m, n, k;
 };
 // [m, k] times the transpose of [n, k], in f32 or i32.
-NodeId product(GraphBuilder& b, DType a, DType w, Sizes s, DType wide) {
+NodeId product(GraphBuilder& b, DType a, DType w, ProductSizes s, DType wide) {
   const NodeId x = widened(b, b.input(a, {s.m, s.k}), wide);
   const NodeId y = widened(b, b.permute(b.input(w, {s.n, s.k}), {1, 0}), wide);
   return b.matmul(x, y);
 }
-Workload floats(DType a, DType w, Sizes sizes) {
+Workload floats(DType a, DType w, ProductSizes sizes) {
   GraphBuilder b;
   return workload_of(b, b.cast(product(b, a, w, sizes, DType::kBF16), DType::kBF16));
 }
-Workload integers(DType a, DType w, Sizes sizes) {
+Workload integers(DType a, DType w, ProductSizes sizes) {
   GraphBuilder b;
   return workload_of(b, product(b, a, w, sizes, DType::kI32));
 }
@@ -64,15 +57,15 @@ constexpr DType kE4 = DType::kF8E4M3, kE5 = DType::kF8E5M2;
 TEST(WgmmaNarrow, FloatsOfEveryPairOfTypesAgree) {
   for (const DType a : {kE4, kE5})
     for (const DType b : {kE4, kE5})
-      for (const Sizes sizes : {Sizes{128, 128, 256}, Sizes{104, 72, 176}})
-        EXPECT_EQ(check(floats(a, b, sizes), {64, 64, 1, 3, 8}), "");
+      for (const ProductSizes sizes : {ProductSizes{128, 128, 256}, ProductSizes{104, 72, 176}})
+        EXPECT_EQ(check_staged_narrow(floats(a, b, sizes), {64, 64, 1, 3, 8}), "");
 }
 
 TEST(WgmmaNarrow, IntegersOfEveryPairOfTypesAgreeExactly) {
   for (const DType a : {DType::kI8, DType::kU8})
     for (const DType b : {DType::kI8, DType::kU8})
-      for (const Sizes sizes : {Sizes{128, 128, 256}, Sizes{70, 77, 144}})
-        EXPECT_EQ(check(integers(a, b, sizes), {64, 64, 1, 3, 8}), "");
+      for (const ProductSizes sizes : {ProductSizes{128, 128, 256}, ProductSizes{70, 77, 144}})
+        EXPECT_EQ(check_staged_narrow(integers(a, b, sizes), {64, 64, 1, 3, 8}), "");
 }
 
 TEST(WgmmaNarrow, EveryTileAgrees) {
@@ -80,17 +73,18 @@ TEST(WgmmaNarrow, EveryTileAgrees) {
   const Workload i8 = integers(DType::kI8, DType::kI8, {264, 280, 272});
   for (const auto& [bm, bn, groups] :
        {std::array{128, 192, 2}, {256, 128, 2}, {192, 128, 3}, {64, 32, 1}}) {
-    EXPECT_EQ(check(f8, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
-    EXPECT_EQ(check(i8, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
+    EXPECT_EQ(check_staged_narrow(f8, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
+    EXPECT_EQ(check_staged_narrow(i8, {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
   }
-  EXPECT_EQ(check(i8, {128, 256, 2, 3, 8}), "");
+  EXPECT_EQ(check_staged_narrow(i8, {128, 256, 2, 3, 8}), "");
 }
 
 TEST(WgmmaNarrow, TinyProductsAgree) {
-  for (const Sizes sizes :
-       {Sizes{1, 8, 16}, Sizes{2, 2, 16}, Sizes{3, 5, 48}, Sizes{65, 33, 128}}) {
-    EXPECT_EQ(check(floats(kE4, kE5, sizes), {64, 32, 1, 2, 8}), "") << sizes.m;
-    EXPECT_EQ(check(integers(DType::kI8, DType::kI8, sizes), {64, 32, 1, 2, 8}), "") << sizes.m;
+  for (const ProductSizes sizes : {ProductSizes{1, 8, 16}, ProductSizes{2, 2, 16},
+                                   ProductSizes{3, 5, 48}, ProductSizes{65, 33, 128}}) {
+    EXPECT_EQ(check_staged_narrow(floats(kE4, kE5, sizes), {64, 32, 1, 2, 8}), "") << sizes.m;
+    EXPECT_EQ(check_staged_narrow(integers(DType::kI8, DType::kI8, sizes), {64, 32, 1, 2, 8}), "")
+        << sizes.m;
   }
 }
 
@@ -98,7 +92,8 @@ TEST(WgmmaNarrow, ABlockTakesSeveralTiles) {
   Target few = kHopper;
   few.units = 2;
   for (const int stages : {2, 3, 4})
-    EXPECT_EQ(check(floats(kE4, kE4, {200, 224, 656}), {64, 64, 1, stages, 2}, few), "");
+    EXPECT_EQ(check_staged_narrow(floats(kE4, kE4, {200, 224, 656}), {64, 64, 1, stages, 2}, few),
+              "");
 }
 
 // Scales of rows, columns and the whole, as _scaled_mm has them, and a bias.
@@ -111,9 +106,10 @@ TEST(WgmmaNarrow, ScalesAreAppliedBehindTheProduct) {
   };
   const NodeId scaled = times(times(sums, {136, 1}), {1, 104});
   const NodeId bias = b.broadcast(b.cast(b.input(DType::kBF16, {104}), DType::kF32), Shape(shape));
-  EXPECT_EQ(check(workload_of(b, b.cast(b.binary(Op::kAdd, scaled, bias), DType::kBF16)),
-                  {128, 64, 2, 3, 8}),
-            "");
+  EXPECT_EQ(
+      check_staged_narrow(workload_of(b, b.cast(b.binary(Op::kAdd, scaled, bias), DType::kBF16)),
+                          {128, 64, 2, 3, 8}),
+      "");
 }
 
 // x of [rows, depth] times a scale for each block of it.
@@ -126,7 +122,7 @@ NodeId scaled_in_blocks(GraphBuilder& b, NodeId x, int64_t row_block, int64_t de
   return b.binary(Op::kMul, b.cast(x, DType::kF32), each);
 }
 // Scales of blocks of 128 of both operands' depth, of each row of the first, of 128 columns.
-Workload blocks(Sizes s, int64_t columns = 128, int64_t depth = 128) {
+Workload blocks(ProductSizes s, int64_t columns = 128, int64_t depth = 128) {
   GraphBuilder b;
   const NodeId x = scaled_in_blocks(b, b.input(kE4, {s.m, s.k}), 1, 128);
   const NodeId y = scaled_in_blocks(b, b.input(kE4, {s.n, s.k}), columns, depth);
@@ -134,16 +130,19 @@ Workload blocks(Sizes s, int64_t columns = 128, int64_t depth = 128) {
 }
 
 TEST(WgmmaNarrow, ScalesOfBlocksAreAppliedWhereSumsArePromoted) {
-  const Sizes sizes = {136, 256, 384};
+  const ProductSizes sizes = {136, 256, 384};
   for (const auto& [bm, bn, groups] :
        {std::array{64, 64, 1}, {128, 128, 2}, {64, 32, 1}, {192, 128, 3}})
-    EXPECT_EQ(check(blocks(sizes), {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
-  EXPECT_EQ(check(blocks({3, 128, 128}), {64, 32, 1, 2, 8}), "");
-  EXPECT_EQ(check(blocks(sizes, 256), {64, 64, 1, 3, 8}), "") << "one scale for all columns";
-  EXPECT_EQ(check(blocks(sizes, 128, 384), {64, 64, 1, 3, 8}), "") << "one for all the depth";
+    EXPECT_EQ(check_staged_narrow(blocks(sizes), {bm, bn, groups, 3, 8}), "") << bm << 'x' << bn;
+  EXPECT_EQ(check_staged_narrow(blocks({3, 128, 128}), {64, 32, 1, 2, 8}), "");
+  EXPECT_EQ(check_staged_narrow(blocks(sizes, 256), {64, 64, 1, 3, 8}), "")
+      << "one scale for all columns";
+  EXPECT_EQ(check_staged_narrow(blocks(sizes, 128, 384), {64, 64, 1, 3, 8}), "")
+      << "one for all the depth";
   Target few = kHopper;
   few.units = 2;
-  EXPECT_EQ(check(blocks({200, 256, 512}), {64, 64, 1, 3, 2}, few), "") << "several tiles a block";
+  EXPECT_EQ(check_staged_narrow(blocks({200, 256, 512}), {64, 64, 1, 3, 2}, few), "")
+      << "several tiles a block";
 }
 
 TEST(WgmmaNarrow, ScalesThatFitNoTileOrStepAreLeftToOthers) {
@@ -166,14 +165,17 @@ TEST(WgmmaNarrow, IntegersAreScaledBehindTheProduct) {
   const NodeId sums = product(b, DType::kI8, DType::kI8, {72, 96, 144}, DType::kI32);
   const NodeId scale = b.broadcast(b.input(DType::kF32, {96}), Shape(shape));
   const NodeId scaled = b.binary(Op::kMul, b.cast(sums, DType::kF32), scale);
-  EXPECT_EQ(check(workload_of(b, b.cast(scaled, DType::kBF16)), {64, 64, 1, 3, 8}), "");
+  EXPECT_EQ(check_staged_narrow(workload_of(b, b.cast(scaled, DType::kBF16)), {64, 64, 1, 3, 8}),
+            "");
 }
 
 TEST(WgmmaNarrow, BatchesAgree) {
   GraphBuilder b;
   const NodeId x = widened(b, b.input(kE4, {3, 40, 144}), DType::kBF16);
   const NodeId y = widened(b, b.permute(b.input(kE4, {3, 48, 144}), {0, 2, 1}), DType::kBF16);
-  EXPECT_EQ(check(workload_of(b, b.cast(b.matmul(x, y), DType::kF16)), {64, 32, 1, 3, 8}), "");
+  EXPECT_EQ(
+      check_staged_narrow(workload_of(b, b.cast(b.matmul(x, y), DType::kF16)), {64, 32, 1, 3, 8}),
+      "");
 }
 
 // 4096 products of numbers that all are positive: added up in 14 bits from beginning to end they would

@@ -15,11 +15,10 @@ namespace kiln {
 namespace {
 
 using testing::check_schedule;
+using testing::kHopper;
 using testing::random_inputs;
 
-const Target kHopper = *Target::parse("cuda:sm_90a");
-
-struct Sizes {
+struct PickedSizes {
   int64_t indices, rows, k, n, matrices;  // rows: of an index
 };
 struct Forms {
@@ -29,7 +28,7 @@ struct Forms {
 };
 
 // The index is input 0.
-Workload picked(const Sizes& s, const Forms& forms = {}) {
+Workload picked(const PickedSizes& s, const Forms& forms = {}) {
   GraphBuilder b;
   const NodeId index = b.input(DType::kI64, {s.indices});
   const NodeId x = b.input(forms.dtype, {s.indices, s.rows, s.k});
@@ -52,8 +51,8 @@ Workload picked(const Sizes& s, const Forms& forms = {}) {
   return {*graph, Family::kMatmul, {}};
 }
 
-std::string check(const Workload& workload, const WgmmaPickedSchedule& schedule,
-                  const std::vector<int64_t>& index, int units = 132) {
+std::string check_picked(const Workload& workload, const WgmmaPickedSchedule& schedule,
+                         const std::vector<int64_t>& index, int units = 132) {
   std::mt19937 random(21);
   std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (size_t i = 0; i < index.size(); ++i) inputs[0].set_int(static_cast<int64_t>(i), index[i]);
@@ -84,8 +83,8 @@ TEST(WgmmaPicked, AgreesHoweverRowsAreSharedOut) {
                               {200, 0, 0, 0, 0},
                               {0, 0, 0, 0, 200},
                               {1, 63, 64, 65, 7}}) {
-    EXPECT_EQ(check(workload, tiles(64, 64, 1), runs(lengths)), "") << lengths[0];
-    EXPECT_EQ(check(workload, tiles(128, 64, 2), runs(lengths)), "") << lengths[0];
+    EXPECT_EQ(check_picked(workload, tiles(64, 64, 1), runs(lengths)), "") << lengths[0];
+    EXPECT_EQ(check_picked(workload, tiles(128, 64, 2), runs(lengths)), "") << lengths[0];
   }
 }
 
@@ -94,14 +93,15 @@ TEST(WgmmaPicked, AgreesForIndicesInAnyOrder) {
   const Workload workload = picked({90, 1, 64, 72, 7});
   std::vector<int64_t> index;
   for (int64_t i = 0; i < 90; ++i) index.push_back(i * i % 7);
-  EXPECT_EQ(check(workload, tiles(64, 64, 1), index), "");
+  EXPECT_EQ(check_picked(workload, tiles(64, 64, 1), index), "");
   std::ranges::sort(index, std::greater<>());
-  EXPECT_EQ(check(workload, tiles(128, 128, 2), index), "");
+  EXPECT_EQ(check_picked(workload, tiles(128, 128, 2), index), "");
 }
 
 TEST(WgmmaPicked, CountsNegativeIndicesFromTheEndAndClampsOthers) {
   const Workload workload = picked({12, 1, 64, 64, 3});
-  EXPECT_EQ(check(workload, tiles(64, 64, 1), {-1, -1, -3, -9, 0, 0, 1, 2, 2, 3, 9, 77}), "");
+  EXPECT_EQ(check_picked(workload, tiles(64, 64, 1), {-1, -1, -3, -9, 0, 0, 1, 2, 2, 3, 9, 77}),
+            "");
 }
 
 // A block takes tile after tile, of which some leave its second warpgroup without rows.
@@ -109,26 +109,29 @@ TEST(WgmmaPicked, AgreesWhereABlockTakesSeveralTiles) {
   const Workload workload = picked({300, 1, 200, 328, 6});
   const std::vector<int64_t> index = runs({3, 130, 0, 64, 65, 38});
   for (const int stages : {2, 3, 4})
-    EXPECT_EQ(check(workload, tiles(128, 128, 2, stages), index, 2), "") << stages;
-  EXPECT_EQ(check(workload, tiles(192, 128, 3), index, 3), "");
-  EXPECT_EQ(check(workload, tiles(256, 128, 2), index, 3), "");
-  EXPECT_EQ(check(workload, tiles(64, 256, 1), index, 5), "");
+    EXPECT_EQ(check_picked(workload, tiles(128, 128, 2, stages), index, 2), "") << stages;
+  EXPECT_EQ(check_picked(workload, tiles(192, 128, 3), index, 3), "");
+  EXPECT_EQ(check_picked(workload, tiles(256, 128, 2), index, 3), "");
+  EXPECT_EQ(check_picked(workload, tiles(64, 256, 1), index, 5), "");
 }
 
 TEST(WgmmaPicked, AgreesForSeveralRowsAnIndex) {
   const Workload workload = picked({9, 24, 72, 80, 4});
-  EXPECT_EQ(check(workload, tiles(64, 64, 1), {0, 0, 0, 2, 2, 3, 3, 3, 1}), "");
+  EXPECT_EQ(check_picked(workload, tiles(64, 64, 1), {0, 0, 0, 2, 2, 3, 3, 3, 1}), "");
 }
 
 TEST(WgmmaPicked, AgreesForMatricesStoredTransposed) {
   const Forms forms{.dtype = DType::kF16, .transposed = true};
-  EXPECT_EQ(check(picked({70, 1, 72, 104, 3}, forms), tiles(64, 96, 1), runs({10, 0, 60})), "");
+  EXPECT_EQ(check_picked(picked({70, 1, 72, 104, 3}, forms), tiles(64, 96, 1), runs({10, 0, 60})),
+            "");
 }
 
 TEST(WgmmaPicked, FusesAnEpilogue) {
   const Forms forms{.epilogue = true};
-  EXPECT_EQ(check(picked({70, 1, 72, 104, 3}, forms), tiles(64, 64, 1), runs({10, 0, 60})), "");
-  EXPECT_EQ(check(picked({20, 5, 72, 104, 3}, forms), tiles(64, 64, 1), runs({7, 2, 11})), "");
+  EXPECT_EQ(check_picked(picked({70, 1, 72, 104, 3}, forms), tiles(64, 64, 1), runs({10, 0, 60})),
+            "");
+  EXPECT_EQ(check_picked(picked({20, 5, 72, 104, 3}, forms), tiles(64, 64, 1), runs({7, 2, 11})),
+            "");
 }
 
 // More indices than the kernel that finds the runs has threads.
@@ -136,7 +139,7 @@ TEST(WgmmaPicked, AgreesForManyIndices) {
   const Workload workload = picked({2500, 1, 64, 64, 40});
   std::vector<int64_t> lengths(40, 60);
   lengths[17] = 160;
-  EXPECT_EQ(check(workload, tiles(128, 64, 2), runs(lengths)), "");
+  EXPECT_EQ(check_picked(workload, tiles(128, 64, 2), runs(lengths)), "");
 }
 
 TEST(WgmmaPicked, IsTheOnlyTemplateForItsWorkloads) {

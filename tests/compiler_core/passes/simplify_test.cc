@@ -25,7 +25,7 @@ Graph simplified(DType dtype, const Expression& expression) {
   return after ? *std::move(after) : Graph();
 }
 
-NodeId number(GraphBuilder& b, double value, NodeId like) {
+NodeId filled_like(GraphBuilder& b, double value, NodeId like) {
   return b.broadcast(b.constant(b.dtype(like), value), Shape(b.shape(like)));
 }
 
@@ -50,7 +50,7 @@ void expect_stays(const Expression& expression, DType dtype = DType::kF32) {
 
 const Expression kItself = [](GraphBuilder&, NodeId x) { return x; };
 Expression with(Op op, double value) {
-  return [=](GraphBuilder& b, NodeId x) { return b.binary(op, x, number(b, value, x)); };
+  return [=](GraphBuilder& b, NodeId x) { return b.binary(op, x, filled_like(b, value, x)); };
 }
 Expression alone(Op op) {
   return [=](GraphBuilder& b, NodeId x) { return b.unary(op, x); };
@@ -82,8 +82,9 @@ TEST(Simplify, HasOneSpellingForTheSameArithmetic) {
   expect_becomes(with(Op::kSub, 3), with(Op::kAdd, -3));
   expect_becomes(with(Op::kDiv, 4), with(Op::kMul, 0.25));
   expect_becomes(with(Op::kMul, -1), alone(Op::kNeg));
-  expect_becomes([](GraphBuilder& b, NodeId x) { return b.binary(Op::kDiv, number(b, 1, x), x); },
-                 alone(Op::kReciprocal));
+  expect_becomes(
+      [](GraphBuilder& b, NodeId x) { return b.binary(Op::kDiv, filled_like(b, 1, x), x); },
+      alone(Op::kReciprocal));
 }
 
 TEST(Simplify, PowersBecomeWhatPyTorchComputes) {
@@ -92,13 +93,13 @@ TEST(Simplify, PowersBecomeWhatPyTorchComputes) {
   expect_becomes(with(Op::kPow, 0.5), alone(Op::kSqrt));
   expect_becomes(with(Op::kPow, -0.5), alone(Op::kRsqrt));
   expect_becomes(with(Op::kPow, -1), alone(Op::kReciprocal));
-  expect_becomes(with(Op::kPow, 0), [](GraphBuilder& b, NodeId x) { return number(b, 1, x); });
+  expect_becomes(with(Op::kPow, 0), [](GraphBuilder& b, NodeId x) { return filled_like(b, 1, x); });
   expect_stays(with(Op::kPow, 2.5));
 }
 
 TEST(Simplify, FoldsConstantsInTheirOwnDtype) {
   const Graph graph = simplified(DType::kF32, [](GraphBuilder& b, NodeId x) {
-    const NodeId sum = b.binary(Op::kAdd, number(b, 0.1, x), number(b, 0.2, x));
+    const NodeId sum = b.binary(Op::kAdd, filled_like(b, 0.1, x), filled_like(b, 0.2, x));
     return b.binary(Op::kAdd, x, sum);
   });
   const Node& sum = graph.node(graph.outputs()[0]);
@@ -114,10 +115,13 @@ TEST(Simplify, FoldsConstantsInTheirOwnDtype) {
 }
 
 TEST(Simplify, DoesNotFoldWhatHasNoSpecifiedValue) {
-  expect_stays([](GraphBuilder& b,
-                  NodeId x) { return b.binary(Op::kDiv, number(b, 3, x), number(b, 0, x)); },
-               DType::kI64);
-  expect_stays([](GraphBuilder& b, NodeId x) { return b.cast(number(b, 1e30, x), DType::kI32); });
+  expect_stays(
+      [](GraphBuilder& b, NodeId x) {
+        return b.binary(Op::kDiv, filled_like(b, 3, x), filled_like(b, 0, x));
+      },
+      DType::kI64);
+  expect_stays(
+      [](GraphBuilder& b, NodeId x) { return b.cast(filled_like(b, 1e30, x), DType::kI32); });
 }
 
 Expression casts(std::vector<DType> chain) {

@@ -8,8 +8,6 @@
 namespace kiln {
 namespace {
 
-constexpr DType kF32 = DType::kF32;
-
 Graph sunk(GraphBuilder& b, NodeId output, SinkLimit limit = SinkLimit::kNoExtraWork) {
   auto graph = b.finish({output});
   EXPECT_TRUE(graph.has_value()) << graph.error().message;
@@ -29,7 +27,7 @@ int count(const Graph& graph, Op op) {
 
 TEST(SinkViews, OppositePermutationsLeaveNoTrace) {
   GraphBuilder b;
-  const NodeId x = b.input(kF32, {2, 3, 4});
+  const NodeId x = b.input(DType::kF32, {2, 3, 4});
   const NodeId y = b.unary(Op::kExp, b.permute(x, {2, 0, 1}));
   const Graph graph = sunk(b, b.unary(Op::kSin, b.permute(y, {1, 2, 0})));
   EXPECT_EQ(count(graph, Op::kView), 0) << print(graph);
@@ -37,7 +35,7 @@ TEST(SinkViews, OppositePermutationsLeaveNoTrace) {
 
 TEST(SinkViews, ASliceMovesToEveryOperand) {
   GraphBuilder b;
-  const NodeId x = b.input(kF32, {8}), y = b.input(kF32, {8});
+  const NodeId x = b.input(DType::kF32, {8}), y = b.input(DType::kF32, {8});
   const Graph graph = sunk(b, b.slice(b.binary(Op::kSub, x, y), 0, 2, 3));
   EXPECT_EQ(output_of(graph).op, Op::kSub) << print(graph);
   EXPECT_EQ(output_of(graph).shape, (Shape{3}));
@@ -45,14 +43,14 @@ TEST(SinkViews, ASliceMovesToEveryOperand) {
 
 TEST(SinkViews, ABroadcastStaysAboveTheCheaperComputation) {
   GraphBuilder b;
-  const NodeId x = b.input(kF32, {8});
+  const NodeId x = b.input(DType::kF32, {8});
   const Graph graph = sunk(b, b.broadcast(b.unary(Op::kExp, x), {4, 8}));
   EXPECT_EQ(output_of(graph).op, Op::kView) << print(graph);
 }
 
 TEST(SinkViews, ABroadcastOfPointwiseValuesSinksWhenAsked) {
   GraphBuilder b;
-  const NodeId x = b.input(kF32, {8});
+  const NodeId x = b.input(DType::kF32, {8});
   const Graph graph =
       sunk(b, b.broadcast(b.unary(Op::kExp, x), {4, 8}), SinkLimit::kRecomputePointwise);
   EXPECT_EQ(output_of(graph).op, Op::kExp) << print(graph);
@@ -60,7 +58,7 @@ TEST(SinkViews, ABroadcastOfPointwiseValuesSinksWhenAsked) {
 
 TEST(SinkViews, ABroadcastOfWhatWasReducedNeverSinks) {
   GraphBuilder b;
-  const NodeId sum = b.reduce(Op::kReduceSum, b.input(kF32, {4, 8}), {1}, true);
+  const NodeId sum = b.reduce(Op::kReduceSum, b.input(DType::kF32, {4, 8}), {1}, true);
   const Graph graph =
       sunk(b, b.broadcast(b.unary(Op::kExp, sum), {4, 8}), SinkLimit::kRecomputePointwise);
   EXPECT_EQ(output_of(graph).op, Op::kView) << print(graph);
@@ -70,7 +68,7 @@ TEST(SinkViews, ABroadcastOfWhatWasReducedNeverSinks) {
 
 TEST(SinkViews, ViewsThatDoNotComposeSinkTogether) {
   GraphBuilder b;
-  const NodeId x = b.input(kF32, {2, 3, 4});
+  const NodeId x = b.input(DType::kF32, {2, 3, 4});
   const NodeId joined = b.reshape(b.permute(b.unary(Op::kExp, x), {1, 0, 2}), {3, 8});
   const Graph graph = sunk(b, b.reshape(b.permute(joined, {1, 0}), {24}));
   EXPECT_EQ(output_of(graph).op, Op::kExp) << print(graph);
@@ -78,7 +76,7 @@ TEST(SinkViews, ViewsThatDoNotComposeSinkTogether) {
 
 TEST(SinkViews, WhatNoOutputNeedsIsNotBuilt) {
   GraphBuilder b;
-  const NodeId x = b.input(kF32, {8});
+  const NodeId x = b.input(DType::kF32, {8});
   b.unary(Op::kCos, x);
   const Graph graph = sunk(b, b.unary(Op::kExp, x));
   EXPECT_EQ(graph.size(), 2) << print(graph);

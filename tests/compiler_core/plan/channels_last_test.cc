@@ -15,6 +15,7 @@ namespace {
 
 using testing::bottleneck;
 using testing::coarse_inputs;
+using testing::families;
 using testing::Net;
 using testing::random_net;
 
@@ -29,13 +30,6 @@ void expect_same(const Graph& graph, const Plan& plan, uint64_t seed) {
     ASSERT_NO_FATAL_FAILURE(testing::expect_equal(expected[i], actual[i], 0)) << "output " << i;
 }
 
-std::string families(const Plan& plan) {
-  std::string text;
-  for (const Launch& launch : plan.launches)
-    text += (text.empty() ? "" : " ") +
-            std::string(to_string(plan.kernels[static_cast<size_t>(launch.kernel)].family));
-  return text;
-}
 std::string families_of(const Graph& graph, const PartitionRules& rules = kChannelsLast) {
   const auto made = plan(graph, rules);
   if (!made) return made.error().message;

@@ -15,15 +15,9 @@
 namespace kiln {
 namespace {
 
-constexpr DType kF32 = DType::kF32;
+using testing::families;
 
-std::string families(const Plan& plan) {
-  std::string text;
-  for (const Launch& launch : plan.launches)
-    text += (text.empty() ? "" : " ") +
-            std::string(to_string(plan.kernels[static_cast<size_t>(launch.kernel)].family));
-  return text;
-}
+constexpr DType kF32 = DType::kF32;
 
 // The families of the plan, which is checked to compute what the graph does.
 std::string families_of(GraphBuilder& b, std::vector<NodeId> outputs) {

@@ -14,6 +14,15 @@
 
 namespace kiln::testing {
 
+// The families of a plan's launches, one after the other.
+inline std::string families(const Plan& plan) {
+  std::string text;
+  for (const Launch& launch : plan.launches)
+    text += (text.empty() ? "" : " ") +
+            std::string(to_string(plan.kernels[static_cast<size_t>(launch.kernel)].family));
+  return text;
+}
+
 class PlanRunner {
  public:
   PlanRunner(const Plan& plan, const std::vector<const Tensor*>& inputs,

@@ -5,10 +5,10 @@
 namespace kiln {
 namespace {
 
-const Dim kRows = Dim::symbol(0), kColumns = Dim::symbol(1);
+const Dim kLines = Dim::symbol(0), kWidth = Dim::symbol(1);
 
 TEST(Guard, HoldsInsideItsRangeAndAtBothEnds) {
-  const Guard guard{kRows * kColumns, 6, 12};
+  const Guard guard{kLines * kWidth, 6, 12};
   const auto holds = [&guard](int64_t rows, int64_t columns) {
     return *guard.holds(std::vector<int64_t>{rows, columns});
   };
@@ -19,7 +19,7 @@ TEST(Guard, HoldsInsideItsRangeAndAtBothEnds) {
 }
 
 TEST(Guard, OneThatOverflowsIsAnErrorAndNotAnAnswer) {
-  const Guard guard{kRows * kRows, INT64_MIN, INT64_MAX};
+  const Guard guard{kLines * kLines, INT64_MIN, INT64_MAX};
   const Result<bool> holds = guard.holds(std::vector<int64_t>{int64_t{1} << 32});
   ASSERT_FALSE(holds);
   EXPECT_EQ(holds.error().code, Code::kInvalidArgument);
@@ -28,7 +28,7 @@ TEST(Guard, OneThatOverflowsIsAnErrorAndNotAnAnswer) {
 }
 
 TEST(Guard, AllHoldStopsAtTheFirstThatDoesNot) {
-  const std::vector<Guard> guards = {{kRows, 1, 8}, {kColumns, 4, 4}};
+  const std::vector<Guard> guards = {{kLines, 1, 8}, {kWidth, 4, 4}};
   EXPECT_TRUE(*all_hold(guards, std::vector<int64_t>{8, 4}));
   EXPECT_FALSE(*all_hold(guards, std::vector<int64_t>{8, 5}));
   EXPECT_FALSE(*all_hold(guards, std::vector<int64_t>{9, 4}));
@@ -36,9 +36,9 @@ TEST(Guard, AllHoldStopsAtTheFirstThatDoesNot) {
 }
 
 TEST(Guard, ReadsAsAComparison) {
-  EXPECT_EQ((Guard{kRows, 1, 4096}.to_string()), "1 <= s0 <= 4096");
-  EXPECT_EQ((Guard{kRows * kColumns, INT64_MIN, 64}.to_string()), "s0*s1 <= 64");
-  EXPECT_EQ((Guard{kRows, 32, 32}.to_string()), "s0 == 32");
+  EXPECT_EQ((Guard{kLines, 1, 4096}.to_string()), "1 <= s0 <= 4096");
+  EXPECT_EQ((Guard{kLines * kWidth, INT64_MIN, 64}.to_string()), "s0*s1 <= 64");
+  EXPECT_EQ((Guard{kLines, 32, 32}.to_string()), "s0 == 32");
 }
 
 }  // namespace

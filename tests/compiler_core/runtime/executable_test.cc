@@ -11,7 +11,7 @@ namespace kiln {
 namespace {
 
 // in0 i64[s0] -> t i64[1] (twice its sum) -> out0 i64[1] (twice that); out1 is out0, out2 is in0.
-class ExecutableTest : public testing::Test {
+class ExecutableTest : public ::testing::Test {
  protected:
   void SetUp() override {
     artifacts_ = {running_sum_artifact(1), running_sum_artifact(1)};

@@ -24,7 +24,7 @@ inline const std::string kFakeLibcuda, kFakeLibnvrtc, kFakeLibcublaslt;
 #endif
 
 // A test with the fake GPU in `gpu_`.
-class FakeGpuTest : public testing::Test {
+class FakeGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!kHaveFakeGpu) GTEST_SKIP() << "built without the CUDA toolkit's headers";

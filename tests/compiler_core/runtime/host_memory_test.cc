@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-class HostMemoryTest : public testing::Test {
+class HostMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto folder = TempDir::create();

@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-class KernelTest : public testing::Test {
+class KernelTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { artifact_ = new Artifact(running_sum_artifact(1)); }
   static void TearDownTestSuite() { delete artifact_; }

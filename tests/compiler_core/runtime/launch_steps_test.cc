@@ -9,7 +9,7 @@ namespace {
 // Buffers of 64 bytes: two inputs, two outputs, then temporaries, one behind the other.
 enum : int { kIn0, kIn1, kOut0, kOut1, kTemp0, kTemp1, kTemp2, kTemp3 };
 
-class LaunchSteps : public testing::Test {
+class LaunchSteps : public ::testing::Test {
  protected:
   void SetUp() override {
     const TensorSpec spec{DType::kI64, {Dim(8)}};

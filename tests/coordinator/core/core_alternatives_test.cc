@@ -6,7 +6,7 @@ namespace kiln {
 namespace {
 
 // Kernel "rules" alone, or kernel "other" alone; one candidate each.
-class CoreAlternatives : public testing::Test {
+class CoreAlternatives : public ::testing::Test {
  protected:
   void SetUp() override {
     bench_.report("w");

@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-class CoreAudience : public testing::Test {
+class CoreAudience : public ::testing::Test {
  protected:
   void SetUp() override {
     bench_.report("w");

@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-class CoreBuilders : public testing::Test {
+class CoreBuilders : public ::testing::Test {
  protected:
   explicit CoreBuilders(CoreOptions options = {}) : bench(std::move(options)) {}
 
@@ -279,7 +279,7 @@ TEST_F(CoreBadBuilds, OneThatTwoBuildAlikeIsTheCandidatesFault) {
 
 // That nothing loads is one worker's word, whether the builds are alike or not: a program is refused
 // for it only where no other owner can be asked.
-class CoreBadTester : public CoreBadBuilds, public testing::WithParamInterface<const char*> {};
+class CoreBadTester : public CoreBadBuilds, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(CoreBadTester, RefusesNothingForGood) {
   const auto [second, job] = built_again();
@@ -306,7 +306,7 @@ TEST_P(CoreBadTester, RefusesNothingForGood) {
   ASSERT_EQ(bench.kernels.size(), 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Builds, CoreBadTester, testing::Values("bad ", "other "));
+INSTANTIATE_TEST_SUITE_P(Builds, CoreBadTester, ::testing::Values("bad ", "other "));
 
 TEST_F(CoreBadBuilds, WhatABuilderThatDiesHadIsBuiltByAnother) {
   full = true;

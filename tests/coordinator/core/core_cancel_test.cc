@@ -4,7 +4,7 @@
 namespace kiln {
 namespace {
 
-class CoreCancel : public testing::Test {
+class CoreCancel : public ::testing::Test {
  protected:
   void SetUp() override {
     bench_.report("w");

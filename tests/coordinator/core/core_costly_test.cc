@@ -11,7 +11,7 @@ CoreOptions patient() {
   return options;
 }
 
-class CoreCostly : public testing::Test {
+class CoreCostly : public ::testing::Test {
  protected:
   // Queued and being tuned, with work for one worker.
   void queue(int schedules = 1) {

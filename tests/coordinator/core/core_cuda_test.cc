@@ -125,7 +125,7 @@ TEST(CoreCuda, NamedFactsAreLeftAsTheyAre) {
   EXPECT_EQ(looked_up(bench, asked), key_for(asked));
 }
 
-class LeasesOnGpus : public testing::TestWithParam<int> {
+class LeasesOnGpus : public ::testing::TestWithParam<int> {
  protected:
   // Plans a program of `kernels` kernels with twelve candidates each for as many GPUs as GetParam()
   // says; returns the candidates of every job that they got, by worker.
@@ -169,10 +169,10 @@ TEST_P(LeasesOnGpus, OfManyKernelsEachIsOneLease) {
     EXPECT_EQ(sizes, (std::vector<size_t>{12, 12})) << worker;
 }
 
-INSTANTIATE_TEST_SUITE_P(OneToThree, LeasesOnGpus, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(OneToThree, LeasesOnGpus, ::testing::Values(1, 2, 3));
 
 // Two GPUs whose candidates a third worker builds.
-class BuiltForGpus : public testing::Test {
+class BuiltForGpus : public ::testing::Test {
  protected:
   BuiltForGpus() {
     report("w0");

@@ -14,7 +14,7 @@ CompileRequest detaching(uint64_t number, const std::string& graph) {
   return request;
 }
 
-class CoreDetached : public testing::Test {
+class CoreDetached : public ::testing::Test {
  protected:
   CompileRequest ask_detached(const ClientId& client, uint64_t number,
                               const std::string& graph = "g") {

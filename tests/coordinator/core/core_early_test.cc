@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-class CoreEarly : public testing::Test {
+class CoreEarly : public ::testing::Test {
  protected:
   explicit CoreEarly(CoreOptions options = {}) : bench(std::move(options)) {}
 

@@ -6,7 +6,7 @@
 namespace kiln {
 namespace {
 
-class CoreFinals : public testing::Test {
+class CoreFinals : public ::testing::Test {
  protected:
   // Screened as `us` says; the first `finalists` of them are in the final.
   void screen(int finalists, const std::vector<double>& us) {

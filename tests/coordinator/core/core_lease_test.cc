@@ -4,7 +4,7 @@
 namespace kiln {
 namespace {
 
-CoreOptions one_at_a_time() {
+CoreOptions one_a_batch() {
   CoreOptions options;
   options.batch_size = 1;
   return options;
@@ -34,7 +34,7 @@ TEST(CoreLease, OrdersAreStateAndRepeatAJobUntilTheWorkerHasIt) {
 }
 
 TEST(CoreLease, ResultIsAcknowledgedOnlyWhenItsRecordIsDurable) {
-  CoreBench bench(one_at_a_time());
+  CoreBench bench(one_a_batch());
   bench.report("w");
   bench.start({planned_kernel("k", 2)});
   const Job job = bench.job_of("w");
@@ -140,7 +140,7 @@ TEST(CoreLease, SilentWorkerIsGone) {
 }
 
 TEST(CoreLease, TransientFailureIsRetriedElsewhereAtMostThreeTimes) {
-  CoreBench bench(one_at_a_time());
+  CoreBench bench(one_a_batch());
   bench.report("w");
   bench.start({planned_kernel("k", 2)});
   const Job first = bench.job_of("w");
@@ -255,7 +255,7 @@ TEST(CoreLease, WorkGoesOnlyWhereItRuns) {
 }
 
 TEST(CoreLease, DrainingWorkerKeepsItsLeasesAndGetsNothingNew) {
-  CoreBench bench(one_at_a_time());
+  CoreBench bench(one_a_batch());
   bench.report("w");
   bench.report("v");
   bench.take<SendOrders>();
@@ -299,7 +299,7 @@ TEST(CoreLease, WorkerWithoutAFreeSlotStillServesItsTarget) {
 }
 
 TEST(CoreLease, ClientWithManyKernelsDoesNotKeepAnotherWaiting) {
-  CoreBench bench(one_at_a_time());
+  CoreBench bench(one_a_batch());
   bench.report("w");
   std::vector<PlannedKernel> many;
   for (int i = 0; i < 20; ++i) many.push_back(planned_kernel("many" + std::to_string(i), 4));
@@ -317,7 +317,7 @@ TEST(CoreLease, ClientWithManyKernelsDoesNotKeepAnotherWaiting) {
 }
 
 TEST(CoreLease, KernelsTakeTurns) {
-  CoreOptions options = one_at_a_time();
+  CoreOptions options = one_a_batch();
   CoreBench bench(options);
   bench.report("w");
   bench.start({planned_kernel("k", 9), planned_kernel("l", 2)});
@@ -342,7 +342,7 @@ TEST(CoreLease, BatchesShrinkSoThatEveryWorkerHelps) {
 }
 
 TEST(CoreLease, SlotsBoundTheLeasesOfAWorker) {
-  CoreBench bench(one_at_a_time());
+  CoreBench bench(one_a_batch());
   WorkerReport report = bench.report_of("w");
   report.slots = 3;
   bench.step(ReportReceived{"w", report});

@@ -7,7 +7,7 @@ namespace {
 constexpr char kLibrary[] = "cublaslt", kTemplate[] = "cublaslt.matmul";
 
 // Candidates 0 and 1 call the library, 2 and 3 do not.
-PlannedKernel mixed_kernel() {
+PlannedKernel kernel_with_library() {
   PlannedKernel planned = planned_kernel("k", 4);
   for (const size_t i : {0, 1}) planned.schedules[i].template_name = kTemplate;
   planned.libraries = {{kTemplate, kLibrary}};
@@ -66,7 +66,7 @@ class CoreLibraries : public ::testing::Test {
 TEST_F(CoreLibraries, ACandidateGoesWhereItsLibraryIsAndSaysTheVersion) {
   report("bare", "");
   report("has", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   std::map<WorkerId, std::vector<CandidateJob>> leased;
   for (const SendOrders& orders : bench_.take<SendOrders>())
     for (const Job& job : orders.orders.jobs) leased[orders.worker] = job.candidates;
@@ -80,7 +80,7 @@ TEST_F(CoreLibraries, ACandidateGoesWhereItsLibraryIsAndSaysTheVersion) {
 
 TEST_F(CoreLibraries, ALibraryWinsBesideTheBestKernelOfKilnsOwn) {
   report("w", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   work_off("w", "130100", {20, 10, 40, 30});
   ASSERT_EQ(bench_.kernels.size(), 1u);
   const StoreKernel& stored = bench_.kernels[0];
@@ -105,7 +105,7 @@ TEST_F(CoreLibraries, ALibraryWinsBesideTheBestKernelOfKilnsOwn) {
 
 TEST_F(CoreLibraries, AnOwnKernelThatIsAsFastWins) {
   report("w", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   work_off("w", "130100", {20, 19.99, 40, 20});
   ASSERT_EQ(bench_.kernels.size(), 1u);
   EXPECT_EQ(bench_.kernels[0].kernel.schedule, "cpu.pointwise vector=3");
@@ -114,7 +114,7 @@ TEST_F(CoreLibraries, AnOwnKernelThatIsAsFastWins) {
 
 TEST_F(CoreLibraries, WithoutAnOwnKernelNothingWins) {
   report("w", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   const Job job = bench_.job_of("w");
   ASSERT_EQ(job.candidates.size(), 4u);
   report("w", "130100",
@@ -128,7 +128,7 @@ TEST_F(CoreLibraries, WithoutAnOwnKernelNothingWins) {
 
 TEST_F(CoreLibraries, WhereNoWorkerHasItItsCandidatesAreAsIfTheyHadNotBeenListed) {
   report("w", "");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   work_off("w", "", {0, 0, 40, 30});
   ASSERT_EQ(bench_.kernels.size(), 1u);
   const KernelReport& said = bench_.kernels[0].kernel.report;
@@ -140,7 +140,7 @@ TEST_F(CoreLibraries, WhereNoWorkerHasItItsCandidatesAreAsIfTheyHadNotBeenListed
 
 TEST_F(CoreLibraries, WhenItsLastWorkerLeavesTheOthersGoOnWithoutIt) {
   report("has", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   bench_.take<SendOrders>();
   bench_.step(WorkerGone{"has"});
   report("bare", "");
@@ -152,7 +152,7 @@ TEST_F(CoreLibraries, WhenItsLastWorkerLeavesTheOthersGoOnWithoutIt) {
 
 TEST_F(CoreLibraries, AFinalIsRacedWhereTheVersionIsThatWasScreened) {
   report("has", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   const Job job = bench_.job_of("has");
   report("other", "120900");
   std::vector<CandidateResult> results;
@@ -170,7 +170,7 @@ TEST_F(CoreLibraries, AFinalIsRacedWhereTheVersionIsThatWasScreened) {
 // Its runner refuses the calls, which is their verdict and not the end of the search.
 TEST_F(CoreLibraries, AFinalThatOnlyAnotherVersionCanRaceIsWonByAnOwnKernel) {
   report("has", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   const Job job = bench_.job_of("has");
   std::vector<CandidateResult> results;
   for (const int i : indices(job)) results.push_back(result(job, i, 10 + 0.01 * i));
@@ -196,7 +196,7 @@ TEST_F(CoreLibraries, AFinalThatOnlyAnotherVersionCanRaceIsWonByAnOwnKernel) {
 
 TEST_F(CoreLibraries, ADroppedOwnKernelIsBuiltAgainToStandBeside) {
   report("w", "130100");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_with_library()});
   const Job job = bench_.job_of("w");
   std::vector<CandidateResult> results;
   for (const int i : indices(job)) results.push_back(result(job, i, i < 2 ? 10 : 40));

@@ -4,8 +4,8 @@
 namespace kiln {
 namespace {
 
-const TemplateVersions kNow = {{"cpu.pointwise", 1}, {"offered", 1}};
-const TemplateVersions kBefore = {{"cpu.pointwise", 1}};
+const TemplateVersions kWithOffered = {{"cpu.pointwise", 1}, {"offered", 1}};
+const TemplateVersions kWithoutOffered = {{"cpu.pointwise", 1}};
 
 OfferedKernel offered_kernel() {
   OfferedKernel offered;
@@ -17,7 +17,7 @@ OfferedKernel offered_kernel() {
 }
 
 // Candidates 0 and 1 are Kiln's own, 2 is offered.
-PlannedKernel mixed_kernel() {
+PlannedKernel kernel_with_offered() {
   PlannedKernel planned = planned_kernel("k", 2);
   const std::string name = offered_kernel().template_name();
   planned.schedules.push_back({name, {}});
@@ -54,7 +54,7 @@ class CoreOffered : public ::testing::Test {
   CoreBench bench_{[] {
     CoreOptions options;
     options.batch_size = 8;
-    options.templates = kNow;
+    options.templates = kWithOffered;
     return options;
   }()};
   std::map<WorkerId, std::shared_ptr<const TemplateVersions>> lists_;
@@ -62,8 +62,8 @@ class CoreOffered : public ::testing::Test {
 };
 
 TEST_F(CoreOffered, TheFastestWinsWithItsBinaryAndRecipe) {
-  report("w", kNow);
-  bench_.start({mixed_kernel()});
+  report("w", kWithOffered);
+  bench_.start({kernel_with_offered()});
   work_off("w", {40, 30, 10});
   EXPECT_EQ(given_[2].binary, "their binary");
   EXPECT_EQ(recipe_from_json(given_[2].recipe_json)->phases[0].entry, "theirs");
@@ -72,7 +72,7 @@ TEST_F(CoreOffered, TheFastestWinsWithItsBinaryAndRecipe) {
   EXPECT_EQ(stored.kernel.schedule, offered_kernel().template_name());
   EXPECT_EQ(stored.binary, "their binary");
   EXPECT_EQ(stored.kernel.recipe, offered_kernel().recipe);
-  EXPECT_EQ(stored.kernel.templates, mixed_kernel().templates);
+  EXPECT_EQ(stored.kernel.templates, kernel_with_offered().templates);
   EXPECT_EQ(stored.kernel.provenance.measured.worker, "w");
   const auto read = kernel_from_json(kernel_to_json(stored.kernel));
   ASSERT_TRUE(read) << read.error().message;
@@ -80,12 +80,12 @@ TEST_F(CoreOffered, TheFastestWinsWithItsBinaryAndRecipe) {
 }
 
 TEST_F(CoreOffered, ASlowerOneLosesAndIsKnownToHaveBeenTried) {
-  report("w", kNow);
-  bench_.start({mixed_kernel()});
+  report("w", kWithOffered);
+  bench_.start({kernel_with_offered()});
   work_off("w", {40, 10, 30});
   ASSERT_EQ(bench_.kernels.size(), 1u);
   EXPECT_EQ(bench_.kernels[0].kernel.schedule, "cpu.pointwise vector=1");
-  EXPECT_EQ(bench_.kernels[0].kernel.templates, mixed_kernel().templates);
+  EXPECT_EQ(bench_.kernels[0].kernel.templates, kernel_with_offered().templates);
   EXPECT_TRUE(std::ranges::any_of(bench_.records, [](const TuningRecord& record) {
     return record.schedule.template_name == offered_kernel().template_name() &&
            record.template_version == 1;
@@ -93,14 +93,14 @@ TEST_F(CoreOffered, ASlowerOneLosesAndIsKnownToHaveBeenTried) {
 }
 
 TEST_F(CoreOffered, AWrongOneIsRejected) {
-  report("w", kNow);
-  bench_.start({mixed_kernel()});
+  report("w", kWithOffered);
+  bench_.start({kernel_with_offered()});
   const Job job = bench_.job_of("w");
   std::vector<CandidateResult> results;
   for (const CandidateJob& each : job.candidates) results.push_back(result(job, each, 10));
   ASSERT_EQ(results.size(), 3u);
   results[2].verdict = Verdict::kWrongResult;
-  report("w", kNow, std::move(results));
+  report("w", kWithOffered, std::move(results));
   work_off("w", {20, 10, 0});
   ASSERT_EQ(bench_.kernels.size(), 1u);
   EXPECT_EQ(bench_.kernels[0].kernel.report.rejected, 1);
@@ -108,12 +108,12 @@ TEST_F(CoreOffered, AWrongOneIsRejected) {
 
 // A worker may not put other bytes in their place.
 TEST_F(CoreOffered, BytesThatAWorkerSendsForItAreNone) {
-  report("w", kNow);
-  bench_.start({mixed_kernel()});
+  report("w", kWithOffered);
+  bench_.start({kernel_with_offered()});
   const Job job = bench_.job_of("w");
   std::vector<CandidateResult> results;
   for (const CandidateJob& each : job.candidates) results.push_back(ok_result(job, each.index, 10));
-  report("w", kNow, std::move(results));
+  report("w", kWithOffered, std::move(results));
   bench_.store_all();
   ASSERT_FALSE(bench_.records.empty());
   EXPECT_TRUE(std::ranges::any_of(bench_.records, [](const TuningRecord& record) {
@@ -123,27 +123,27 @@ TEST_F(CoreOffered, BytesThatAWorkerSendsForItAreNone) {
 }
 
 TEST_F(CoreOffered, AWorkerThatCannotTryItGetsTheOthers) {
-  report("old", kBefore);
-  bench_.start({mixed_kernel()});
+  report("old", kWithoutOffered);
+  bench_.start({kernel_with_offered()});
   const Job job = bench_.job_of("old");
   EXPECT_EQ(indices(job), (std::vector<int>{0, 1}));
 }
 
 // It counts as tried: the fleet may never have such a worker, and the program is not tuned for ever.
 TEST_F(CoreOffered, WithoutAWorkerThatCanTryItTheOthersWin) {
-  report("old", kBefore);
-  bench_.start({mixed_kernel()});
+  report("old", kWithoutOffered);
+  bench_.start({kernel_with_offered()});
   const CoreOptions usual;
   for (int64_t ms = 0; ms <= usual.worker_grace_ms + 1'000; ms += 1'000) {
     work_off("old", {20, 10, 0});
     bench_.tick(1'000);
-    report("old", kBefore);
+    report("old", kWithoutOffered);
   }
   work_off("old", {20, 10, 0});
   bench_.store_all();
   ASSERT_EQ(bench_.kernels.size(), 1u);
   EXPECT_EQ(bench_.kernels[0].kernel.schedule, "cpu.pointwise vector=1");
-  EXPECT_EQ(bench_.kernels[0].kernel.templates, mixed_kernel().templates);
+  EXPECT_EQ(bench_.kernels[0].kernel.templates, kernel_with_offered().templates);
 }
 
 }  // namespace

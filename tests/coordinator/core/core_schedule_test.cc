@@ -121,7 +121,7 @@ TEST(CoreBatches, FollowTheTimeCandidatesTake) {
 
 // Two workers; "slow" has the last candidate of the kernel, after enough others to know the
 // latency.
-class Straggler : public testing::Test {
+class Straggler : public ::testing::Test {
  protected:
   Straggler() : bench_(one_at_a_time()) {
     bench_.report("slow");

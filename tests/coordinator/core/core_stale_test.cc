@@ -7,7 +7,7 @@ namespace {
 
 constexpr char kOld[] = R"({"old": true})";
 
-class CoreStale : public testing::Test {
+class CoreStale : public ::testing::Test {
  protected:
   explicit CoreStale(CoreOptions options = {}) : bench(std::move(options)) {}
   CompileRequest ask(const ClientId& client, uint64_t number, bool strict = false,

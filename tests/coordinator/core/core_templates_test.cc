@@ -18,7 +18,7 @@ CoreOptions options_now() {
 }
 
 // Candidates 0 and 2 are of one template, 1 and 3 of the other.
-PlannedKernel mixed_kernel(const std::string& name = "k") {
+PlannedKernel kernel_of_two_templates(const std::string& name = "k") {
   PlannedKernel planned = planned_kernel(name, 4);
   for (const size_t i : {1, 3}) planned.schedules[i].template_name = "cpu.vector";
   planned.templates = kNow;
@@ -66,7 +66,7 @@ class CoreTemplates : public ::testing::Test {
 TEST_F(CoreTemplates, ACandidateGoesOnlyWhereItsTemplateIs) {
   report("old", kBefore);
   report("new", kNow);
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_of_two_templates()});
   std::map<WorkerId, std::vector<int>> leased;
   for (const SendOrders& orders : bench_.take<SendOrders>())
     for (const Job& job : orders.orders.jobs) leased[orders.worker] = indices(job);
@@ -77,13 +77,13 @@ TEST_F(CoreTemplates, ACandidateGoesOnlyWhereItsTemplateIs) {
 
 TEST_F(CoreTemplates, AWorkerThatNamesNoneGetsNothing) {
   bench_.report("silent");
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_of_two_templates()});
   EXPECT_EQ(bench_.job_of("silent").lease, 0u);
 }
 
 TEST_F(CoreTemplates, ARecordNamesTheVersion) {
   report("w", kNow);
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_of_two_templates()});
   finish("w", kNow, bench_.job_of("w"));
   bench_.store_all();
   ASSERT_FALSE(bench_.records.empty());
@@ -94,7 +94,7 @@ TEST_F(CoreTemplates, ARecordNamesTheVersion) {
 // The sums of the cubin are cubin_resources_test's.
 TEST_F(CoreTemplates, ARecordOfAGpusCompileSaysWhatTheKernelTakes) {
   report("w", kNow);
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_of_two_templates()});
   const Job job = bench_.job_of("w");
   std::vector<CandidateResult> results;
   for (const int i : indices(job)) results.push_back(ok_result(job, i, 10.0));
@@ -124,7 +124,7 @@ TEST_F(CoreTemplates, WhatFailedOnTheOnlyWorkerWithItsTemplateIsTriedThereAgain)
 
 TEST_F(CoreTemplates, AWorkerThatComesInTimeGetsWhatTheOthersCannotMake) {
   report("old", kBefore);
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_of_two_templates()});
   work_off("old", kBefore);
   for (int i = 0; i < 5; ++i) {
     bench_.tick(1'000);
@@ -138,7 +138,7 @@ TEST_F(CoreTemplates, AWorkerThatComesInTimeGetsWhatTheOthersCannotMake) {
 // Workers of an earlier build, and no others: what they can make is answered, not kept for good.
 TEST_F(CoreTemplates, WhatNoWorkerCanMakeIsLeftOutAfterAWhileAndIsNoLastWord) {
   report("old", kBefore);
-  bench_.start({mixed_kernel()});
+  bench_.start({kernel_of_two_templates()});
   work_off("old", kBefore);
   EXPECT_TRUE(bench_.none<Answer>());
   wait_for_grace("old", kBefore);
@@ -197,7 +197,7 @@ TEST_F(CoreTemplates, AStaleProgramIsPlannedAgainAndNeedsNoWorkerWhereItsKernels
   bench_.step(ProgramLookedUp{bench_.key(), "", {}, true});
   EXPECT_FALSE(bench_.none<AskForGraph>());
   bench_.upload("c", request);
-  PlannedKernel planned = mixed_kernel();
+  PlannedKernel planned = kernel_of_two_templates();
   planned.cached.emplace();
   planned.cached->key = planned.key;
   planned.cached->templates = kNow;
@@ -210,7 +210,7 @@ TEST_F(CoreTemplates, AStaleProgramIsPlannedAgainAndNeedsNoWorkerWhereItsKernels
 // What is stale is tuned; the kernel beside it is reused as it is.
 TEST_F(CoreTemplates, OfAStaleProgramOnlyTheStaleKernelIsTuned) {
   report("w", kNow);
-  PlannedKernel good = mixed_kernel("good"), stale = mixed_kernel("stale");
+  PlannedKernel good = kernel_of_two_templates("good"), stale = kernel_of_two_templates("stale");
   good.cached.emplace();
   good.cached->key = good.key;
   good.cached->schedule = "cpu.vector vector=3";

@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-class CoreTier0 : public testing::Test {
+class CoreTier0 : public ::testing::Test {
  protected:
   CompileRequest ask(const ClientId& client, uint64_t number, bool now = true, bool check = false) {
     CompileRequest request;

@@ -6,7 +6,7 @@ namespace {
 
 constexpr Standing kScreener{false, false}, kUsual{}, kAlone{true, true};
 
-class CoreTrustTiers : public testing::Test {
+class CoreTrustTiers : public ::testing::Test {
  protected:
   static CoreOptions confirming(int confirm) {
     CoreOptions options;

@@ -4,7 +4,7 @@
 namespace kiln {
 namespace {
 
-class CoreUserBounds : public testing::Test {
+class CoreUserBounds : public ::testing::Test {
  protected:
   static CoreOptions tight() {
     CoreOptions options;

@@ -7,10 +7,10 @@
 namespace kiln {
 namespace {
 
-constexpr std::array kBounds = {0.1, 1.0};
+constexpr std::array kTwoBounds = {0.1, 1.0};
 
 TEST(Histogram, BoundsAreInclusiveAndWhatIsAboveCountsToo) {
-  Histogram histogram(kBounds);
+  Histogram histogram(kTwoBounds);
   for (const double s : {0.05, 0.1, 0.5, 7.0}) histogram.observe(s);
   EXPECT_EQ(histogram.count_in(0), 2);
   EXPECT_EQ(histogram.count_in(1), 1);

@@ -92,4 +92,11 @@ inline bool answers(Connection& connection, uint64_t request) {
   return stats != nullptr && stats->request == request;
 }
 
+// A new connection is answered.
+inline void expect_serving(const EchoServer& server) {
+  auto connection = Connection::open(server.endpoint(), Role::kClient, kPatienceMs);
+  ASSERT_TRUE(connection.has_value()) << connection.error().message;
+  EXPECT_TRUE(answers(**connection, 99));
+}
+
 }  // namespace kiln

@@ -17,12 +17,6 @@ namespace {
 
 constexpr auto& kAnyPort = EchoServer::kAnyPort;
 
-void expect_serving(const EchoServer& server) {
-  auto connection = Connection::open(server.endpoint(), Role::kClient, kPatienceMs);
-  ASSERT_TRUE(connection.has_value()) << connection.error().message;
-  EXPECT_TRUE(answers(**connection, 99));
-}
-
 TEST(Transport, OpensAndCarriesMessagesBothWays) {
   const EchoServer server;
   auto connection = Connection::open(server.endpoint(), Role::kWorker, kPatienceMs);

@@ -25,12 +25,6 @@ int64_t resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-void expect_serving(const EchoServer& server) {
-  auto connection = Connection::open(server.endpoint(), Role::kClient, kPatienceMs);
-  ASSERT_TRUE(connection.has_value()) << connection.error().message;
-  EXPECT_TRUE(answers(**connection, 99));
-}
-
 // Writes `bytes` again and again until the other side has enough; how many bytes it took.
 int64_t write_until_cut(RawPeer& peer, const std::string& bytes, int64_t at_most) {
   int64_t written = 0;

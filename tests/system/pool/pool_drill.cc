@@ -18,9 +18,9 @@ namespace {
 using nlohmann::json;
 using Kind = PoolTrouble::Kind;
 
-constexpr int kDeadlineS = 90;                     // a client's own
-constexpr std::chrono::seconds kPatience{120};     // ours for a client
-constexpr std::chrono::seconds kAllIsWellBy{240};  // until what was asked for is stored
+constexpr int kDeadlineS = 90;                         // a client's own
+constexpr std::chrono::seconds kClientsPatience{120};  // ours for a client
+constexpr std::chrono::seconds kAllIsWellBy{240};      // until what was asked for is stored
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -137,7 +137,7 @@ void PoolDrill::insist(int program) {
   for (const auto start = Clock::now();;
        std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
     Ask ask = begin(fmt::format("again{}", ++asks_ % 8), program);
-    while (ask.child.running() && seconds_since(ask.began) < kPatience.count()) {
+    while (ask.child.running() && seconds_since(ask.began) < kClientsPatience.count()) {
       pool_.tend();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -225,7 +225,7 @@ void PoolDrill::wait_for(std::vector<Ask>& asks, const PoolTrouble& trouble, siz
     if (came || trouble.kind != Kind::kKillAtTake) pool_.tend();
     waits = false;
     for (Ask& ask : asks) waits = ask.child.running() || waits;
-    if (seconds_since(start) > kPatience.count()) break;
+    if (seconds_since(start) > kClientsPatience.count()) break;
   }
   tally_.struck += came ? 1 : 0;
 }
@@ -249,7 +249,8 @@ std::vector<std::string> PoolDrill::round(const PoolTrouble& trouble) {
       continue;
     }
     ++tally_.unanswered;
-    complain(fmt::format("client '{}' has no answer after {} s", ask.name, kPatience.count()));
+    complain(
+        fmt::format("client '{}' has no answer after {} s", ask.name, kClientsPatience.count()));
   }
   if (!pool_.await_leader()) complain("nobody leads after all is mended");
   insist(asks.front().program);

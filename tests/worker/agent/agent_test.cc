@@ -66,7 +66,7 @@ class FakeWork {
   std::vector<std::string> notes_;
 };
 
-class AgentTest : public testing::Test {
+class AgentTest : public ::testing::Test {
  protected:
   AgentTest() { listen(free_endpoint()); }
   ~AgentTest() override { stop(); }

@@ -27,7 +27,7 @@ Job job_of(const SigningKey& key) {
   return job;
 }
 
-class SignedJob : public testing::Test {
+class SignedJob : public ::testing::Test {
  protected:
   // The results in place of the candidates that were taken out.
   std::vector<CandidateResult> check() {

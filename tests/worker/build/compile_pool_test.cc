@@ -9,7 +9,7 @@ namespace {
 
 using namespace test;
 
-class CompilePoolTest : public testing::Test {
+class CompilePoolTest : public ::testing::Test {
  protected:
   std::optional<ObjectCache> cache() {
     return ObjectCache::open(dir_.path() / "objects", 1 << 20).value();

@@ -10,7 +10,7 @@
 namespace kiln {
 namespace {
 
-class ObjectCacheTest : public testing::Test {
+class ObjectCacheTest : public ::testing::Test {
  protected:
   ObjectCache open(int64_t max_bytes = 1 << 20) {
     return ObjectCache::open(dir_.path() / "objects", max_bytes).value();

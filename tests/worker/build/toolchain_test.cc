@@ -21,7 +21,7 @@ const Source kDouble{
     "out[threadIdx.x] = 2 * in[threadIdx.x]; }",
     {}};
 
-class NvrtcToolchain : public testing::Test {
+class NvrtcToolchain : public ::testing::Test {
  protected:
   void SetUp() override {
     static const Result<Nvrtc> found = Nvrtc::find();

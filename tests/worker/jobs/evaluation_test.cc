@@ -61,7 +61,7 @@ const Misbehaviour kMisbehaviours[] = {
      "extern \"C\" void* malloc(unsigned long);"},
 };
 
-class EvaluationTest : public testing::Test {
+class EvaluationTest : public ::testing::Test {
  protected:
   EvaluationTest() : runner_({runner_path(), 2, {}}) {
     job_ = add_job();

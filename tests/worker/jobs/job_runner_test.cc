@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-class JobRunnerTest : public testing::Test {
+class JobRunnerTest : public ::testing::Test {
  protected:
   JobRunnerTest() : bench_(options(), pool_, callbacks()) {
     Workload workload{parse_graph(kAddGraph).value(), Family::kPointwise, {}};

@@ -33,7 +33,7 @@ class TellingTool final : public CompileTool {
   size_t compiles_ = 0;
 };
 
-class RunningJobTest : public testing::Test {
+class RunningJobTest : public ::testing::Test {
  protected:
   void SetUp() override {
     schedules_ =

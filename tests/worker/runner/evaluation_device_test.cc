@@ -5,7 +5,7 @@
 namespace kiln::runner {
 namespace {
 
-class GuardedMemoryTest : public testing::Test {
+class GuardedMemoryTest : public ::testing::Test {
  protected:
   GuardedMemory allocate(int64_t bytes) {
     return device_->allocate_guarded("output 0", bytes).value();

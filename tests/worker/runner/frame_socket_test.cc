@@ -9,7 +9,7 @@
 namespace kiln::runner {
 namespace {
 
-class FrameSocket : public testing::Test {
+class FrameSocket : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_), 0); }
   void TearDown() override {

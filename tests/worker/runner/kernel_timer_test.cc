@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-const Alive kSilent = [] {};
+const Alive kNoSign = [] {};
 
 TEST(RotatingBuffers, ExceedTheSecondLevelCacheAndComeRoundAgain) {
   PreparedOnCpu prepared(kAddGraph);
@@ -41,7 +41,7 @@ TEST(RotatingBuffers, AWorkloadBeyondTheCacheNeedsOneCopy) {
   EXPECT_LE(buffers->copies(), 2u);
 }
 
-class KernelTimerTest : public testing::Test {
+class KernelTimerTest : public ::testing::Test {
  protected:
   std::unique_ptr<KernelTimer> timer() {
     return KernelTimer::make(*kernel_, device_, buffers_, prepared_.workload().symbols()).value();
@@ -57,7 +57,7 @@ TEST_F(KernelTimerTest, ARaceWithoutAnIncumbentTakesAllItsRuns) {
   const auto timed = timer();
   MeasurementPolicy policy;
   policy.race_runs = 7;
-  const Raced raced = race_kernel(device_, *timed, policy, 0, kSilent).value();
+  const Raced raced = race_kernel(device_, *timed, policy, 0, kNoSign).value();
   EXPECT_FALSE(raced.dropped);
   EXPECT_EQ(raced.measurement.samples_us.size(), 7u);
   for (const double sample : raced.measurement.samples_us) EXPECT_GT(sample, 0);
@@ -65,7 +65,7 @@ TEST_F(KernelTimerTest, ARaceWithoutAnIncumbentTakesAllItsRuns) {
 
 TEST_F(KernelTimerTest, ALostRaceStopsAtTheScreen) {
   const auto timed = timer();
-  const Raced raced = race_kernel(device_, *timed, MeasurementPolicy{}, 1e-9, kSilent).value();
+  const Raced raced = race_kernel(device_, *timed, MeasurementPolicy{}, 1e-9, kNoSign).value();
   EXPECT_TRUE(raced.dropped);
   EXPECT_EQ(raced.measurement.samples_us.size(), 3u);
 }
@@ -75,11 +75,11 @@ TEST_F(KernelTimerTest, FinalistsGetEqualRoundsAndALoneOneIsTimedToo) {
   MeasurementPolicy policy;
   policy.final_runs = 12;
   KernelTimer* both[] = {first.get(), second.get()};
-  const FinalistsTimed timed = time_kernels(device_, both, policy, kSilent).value();
+  const FinalistsTimed timed = time_kernels(device_, both, policy, kNoSign).value();
   ASSERT_EQ(timed.measurements.size(), 2u);
   EXPECT_EQ(timed.measurements[0].samples_us.size(), timed.measurements[1].samples_us.size());
   EXPECT_GE(timed.measurements[0].samples_us.size(), 10u);
-  const FinalistsTimed alone = time_kernels(device_, {both, 1}, policy, kSilent).value();
+  const FinalistsTimed alone = time_kernels(device_, {both, 1}, policy, kNoSign).value();
   EXPECT_EQ(alone.measurements[0].samples_us.size(), static_cast<size_t>(policy.screen_runs));
 }
 

@@ -58,7 +58,7 @@ std::string spelled(const std::string& text) {
   return "(const char[]){" + numbers + "0}";
 }
 
-constexpr char kDeclarations[] =
+constexpr char kDeclared[] =
     "extern \"C\" long syscall(long, ...);\nstatic int pair[2], many[4096];\n";
 constexpr int64_t kMark = 0x65736143'6e6c694b;  // before the number of the case, in a binary
 constexpr size_t kBatch = 50;
@@ -74,8 +74,7 @@ struct CustomCase {
   }
   // As a user would write it.
   std::string alone() const {
-    return kDeclarations +
-           functions("__attribute__((constructor)) ", "__attribute__((destructor)) ");
+    return kDeclared + functions("__attribute__((constructor)) ", "__attribute__((destructor)) ");
   }
   bool is_whole() const {
     return functions("", "").find('#') == std::string::npos &&
@@ -88,7 +87,7 @@ struct CustomCase {
 
 // One source with all of them, of which a binary does the one whose number it has.
 std::string together(std::span<const CustomCase> cases) {
-  std::string text = kDeclarations, loads, ends, works;
+  std::string text = kDeclared, loads, ends, works;
   for (size_t i = 0; i < cases.size(); ++i) {
     const std::string name = "case" + std::to_string(i);
     text += "namespace " + name + " {\n" + cases[i].functions("", "") + "}\n";

@@ -62,7 +62,7 @@ Evaluation attempt(RunnerProcess& runner, const std::string& attempt) {
   return evaluate_candidate(runner, add_job(Job::Kind::kCompile), kernel, 0);
 }
 
-class HostileKernels : public testing::Test {
+class HostileKernels : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_NE(sandbox(), nullptr); }
   void expect_harmless(const std::string& what) {
@@ -113,7 +113,7 @@ TEST_F(HostileKernels, SeeOnlyThemselvesWherePartsOfProcAreMasked) {
     expect_harmless("!reads(\"/proc/self/maps\") || !reads(\"/proc/cpuinfo\")");
     ::_exit(HasFailure() ? 1 : 0);
   };
-  EXPECT_EXIT(body(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(HostileKernels, WriteNowhereThatLasts) {

@@ -17,22 +17,22 @@
 namespace kiln {
 namespace {
 
-std::shared_ptr<const Sandbox> sandbox() {
+std::shared_ptr<const Sandbox> plain_sandbox() {
   static const auto opened = Sandbox::open({Sandbox::Mode::kRequire, {}}, {"true"});
   EXPECT_TRUE(opened.has_value()) << opened.error().message;
   return opened ? *opened : nullptr;
 }
 
-HostCompiler confined() {
+HostCompiler confined_compiler() {
   return test::compiler().confined([](const std::vector<std::string>& words,
                                       const std::vector<std::string>& environment,
                                       const Path& directory, int output) {
-    return sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+    return plain_sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
   });
 }
 
 Result<Artifact> compile(const std::string& text) {
-  return confined().compile({text, {}}, host_cpu_target(), 60'000);
+  return confined_compiler().compile({text, {}}, host_cpu_target(), 60'000);
 }
 
 struct Ran {
@@ -45,7 +45,7 @@ Ran run_words(std::vector<std::string> command, SandboxKind kind) {
       command, dir.path(), 60'000,
       [kind](const std::vector<std::string>& words, const std::vector<std::string>& environment,
              const Path& directory, int output) {
-        return sandbox()->spawn({kind, words, environment, directory, output});
+        return plain_sandbox()->spawn({kind, words, environment, directory, output});
       });
   EXPECT_TRUE(outcome.has_value()) << outcome.error().message;
   return outcome ? Ran{outcome->exit_status, outcome->output} : Ran{};
@@ -56,7 +56,7 @@ Ran run_script(const std::string& script) {
 
 TEST(Sandbox, ACompilerMakesTheSameObjectInIt) {
   const Source source = test::kernel_source(test::kRight);
-  const auto inside = confined().compile(source, host_cpu_target(), 60'000);
+  const auto inside = confined_compiler().compile(source, host_cpu_target(), 60'000);
   const auto outside = test::compiler().compile(source, host_cpu_target(), 60'000);
   ASSERT_TRUE(inside.has_value()) << inside.error().message;
   ASSERT_TRUE(outside.has_value());
@@ -93,7 +93,7 @@ TEST(Sandbox, ACompilerTakesNoMoreMemoryThanItsLimit) {
                              "T = S<__integer_pack(K)...>; };\n"
                              "M<260000000>::T t;\n",
                              "#include \"/dev/zero\"\n"}) {
-    const auto refused = confined().compile({source, {}}, host_cpu_target(), 10'000);
+    const auto refused = confined_compiler().compile({source, {}}, host_cpu_target(), 10'000);
     ASSERT_FALSE(refused.has_value());
     const Error& why = refused.error();
     EXPECT_TRUE(
@@ -137,7 +137,7 @@ TEST(Sandbox, DISABLED_WhatAStartCosts) {
   const StartChild inside = [](const std::vector<std::string>& words,
                                const std::vector<std::string>& environment, const Path& directory,
                                int output) {
-    return sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
+    return plain_sandbox()->spawn({SandboxKind::kCompiler, words, environment, directory, output});
   };
   struct Cost {
     std::vector<double> wall_ms, cpu_ms;
@@ -197,17 +197,18 @@ TEST(Sandbox, ItsProgramsHaveNoPrivilegesAndSeeNobody) {
 }
 
 TEST(Sandbox, SaysWhatIsMissing) {
-  EXPECT_EQ(sandbox()->describe(), "namespaces, landlock, filter, limits");
-  const auto fewer = sandbox()->reduced({false, true, true}, "the reason");
+  EXPECT_EQ(plain_sandbox()->describe(), "namespaces, landlock, filter, limits");
+  const auto fewer = plain_sandbox()->reduced({false, true, true}, "the reason");
   EXPECT_EQ(fewer->describe(), "landlock, filter, limits; without namespaces (the reason)");
   EXPECT_EQ(Sandbox::open({Sandbox::Mode::kOff, {}}, {"true"}).value(), nullptr);
-  const auto absent = sandbox()->spawn({SandboxKind::kCompiler, {"/no/such/program"}, {}, "/usr"});
+  const auto absent =
+      plain_sandbox()->spawn({SandboxKind::kCompiler, {"/no/such/program"}, {}, "/usr"});
   EXPECT_EQ(absent.error().code, Code::kNotFound) << absent.error().message;
 }
 
 // Without namespaces, as in a container that forbids them, Landlock and the filter still hold.
 TEST(Sandbox, WithoutNamespacesFilesAreStillKept) {
-  const auto bare = sandbox()->reduced({false, true, true}, "test");
+  const auto bare = plain_sandbox()->reduced({false, true, true}, "test");
   const TempDir dir = *TempDir::create();
   const auto outcome = run_child(
       {"sh", "-c", "cat /etc/passwd /proc/1/cmdline; echo x > out; cat out; : > /tmp/kiln-escaped"},

@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-class Health : public testing::Test {
+class Health : public ::testing::Test {
  protected:
   void read(std::initializer_list<double> calibrations_us) {
     for (const double us : calibrations_us) health_.saw(now_ms_ += 1'000, us, errors_, options_);

@@ -5,7 +5,7 @@
 namespace kiln {
 namespace {
 
-class Registry : public testing::Test {
+class Registry : public ::testing::Test {
  protected:
   void report(const WorkerId& id, double sentinel_us, int device_errors = 0, int64_t compiled = 0) {
     WorkerReport report;

@@ -51,7 +51,7 @@ SpanExporter::Limits quick() {
   return limits;
 }
 
-Span span() {
+Span span_from_now() {
   return Span::below(TraceContext::root(true), "test", trace_clock_ns());
 }
 
@@ -72,7 +72,7 @@ TEST(SpanExporter, AFullBatchIsSentAtOnceAndTheRestAtTheEnd) {
   limits.delay = 1h;
   limits.at_end = 60s;
   auto exporter = SpanExporter::open(collector.settings(), limits);
-  for (int i = 0; i < 25; ++i) exporter->add(span());
+  for (int i = 0; i < 25; ++i) exporter->add(span_from_now());
   EXPECT_TRUE(comes_true([&] { return exporter->counts().exported == 20; }));
   exporter.reset();
   EXPECT_EQ(collector.spans, 25);
@@ -83,9 +83,9 @@ TEST(SpanExporter, AFullQueueDropsAndCounts) {
   SpanExporter::Limits limits = quick();
   limits.queued = 8;
   const auto exporter = SpanExporter::open(collector.settings(), limits);
-  exporter->add(span());
+  exporter->add(span_from_now());
   ASSERT_TRUE(comes_true([&] { return collector.requests > 0; }));  // it holds the thread up
-  for (int i = 0; i < 100; ++i) exporter->add(span());
+  for (int i = 0; i < 100; ++i) exporter->add(span_from_now());
   EXPECT_EQ(exporter->counts().dropped, 92);
   EXPECT_EQ(exporter->counts().exported, 0);
 }
@@ -94,8 +94,8 @@ TEST(SpanExporter, AnOverloadedCollectorIsAskedAgainAndOneThatRefusesIsNot) {
   Collector overloaded(503), refusing(400);
   const auto first = SpanExporter::open(overloaded.settings(), quick());
   const auto second = SpanExporter::open(refusing.settings(), quick());
-  first->add(span());
-  second->add(span());
+  first->add(span_from_now());
+  second->add(span_from_now());
   EXPECT_TRUE(comes_true([&] { return first->counts().dropped == 1; }));
   EXPECT_TRUE(comes_true([&] { return second->counts().dropped == 1; }));
   EXPECT_EQ(overloaded.requests, 5);
@@ -105,7 +105,7 @@ TEST(SpanExporter, AnOverloadedCollectorIsAskedAgainAndOneThatRefusesIsNot) {
 TEST(SpanExporter, OneThatIsAwayCostsTheSpans) {
   const TraceSettings settings = Collector(200).settings();  // whose port is closed by now
   const auto exporter = SpanExporter::open(settings, quick());
-  exporter->add(span());
+  exporter->add(span_from_now());
   EXPECT_TRUE(comes_true([&] { return exporter->counts().dropped == 1; }));
 }
 
@@ -115,7 +115,7 @@ TEST(SpanExporter, EndsThoughItsCollectorStalls) {
   SpanExporter::Limits limits = quick();
   limits.batch = 1;
   auto exporter = SpanExporter::open(collector.settings(), limits);
-  for (int i = 0; i < 100; ++i) exporter->add(span());
+  for (int i = 0; i < 100; ++i) exporter->add(span_from_now());
   ASSERT_TRUE(comes_true([&] { return collector.requests > 0; }));
   exporter.reset();  // the time limit of tests is the judge
   EXPECT_EQ(collector.requests, 1);

@@ -176,7 +176,7 @@ TEST_F(FakeDriver, AHangingKernelLeavesTheProcessFreeToEnd) {
     launch("patient", {in_});
     std::exit(KILN_DRIVER(cuStreamQuery)(stream_) == CUDA_ERROR_NOT_READY ? 7 : 1);
   };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(7), "");
 }
 
 TEST_F(FakeDriver, SharedMemoryBeyondTheOrdinaryIsAskedFor) {

@@ -1,0 +1,42 @@
+// Matrix products as workloads, for the tests of every template that makes them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/plan/workload.h"
+
+namespace kiln::testing {
+
+// What the planner makes of the graph that ends in `output`.
+inline Workload workload_of(GraphBuilder& b, NodeId output) {
+  const auto graph = b.finish({output});
+  EXPECT_TRUE(graph) << graph.error().message;
+  auto made = make_workload(*graph);
+  EXPECT_TRUE(made) << made.error().message << print(*graph);
+  return made->workload;
+}
+
+// The same as it is written, for a product.
+inline Workload matmul_workload(GraphBuilder& b, NodeId output) {
+  auto graph = b.finish({output});
+  EXPECT_TRUE(graph) << graph.error().message;
+  return {*graph, Family::kMatmul, {}};
+}
+
+// [m, k] times [k, n], each stored so or read transposed; the sums are stored in halves of the
+// operands' dtype, if that is what they are.
+struct Stored {
+  bool a_transposed = false, b_transposed = false;
+};
+inline Workload plain_product(DType dtype, int64_t m, int64_t n, int64_t k, Stored stored = {}) {
+  GraphBuilder b;
+  const NodeId x = b.input(dtype, stored.a_transposed ? Shape{k, m} : Shape{m, k});
+  const NodeId w = b.input(dtype, stored.b_transposed ? Shape{n, k} : Shape{k, n});
+  const NodeId y = b.matmul(stored.a_transposed ? b.permute(x, {1, 0}) : x,
+                            stored.b_transposed ? b.permute(w, {1, 0}) : w);
+  return matmul_workload(b, is_half(dtype) ? b.cast(y, dtype) : y);
+}
+
+}  // namespace kiln::testing
