@@ -25,7 +25,7 @@ constexpr size_t kMostBodyNodes = 200'000;  // of all bodies, as often as they a
 struct Scope {
   Declarations declarations;
   NamedValues values;
-  bool autocast = false;           // the operands' dtypes are not those that the ops compute in
+  bool autocast = false;          // the operands' dtypes are not those that the ops compute in
   KnownNumbers* known = nullptr;  // of the program; none of a body's
 };
 
