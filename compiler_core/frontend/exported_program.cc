@@ -1,5 +1,6 @@
 #include "compiler_core/frontend/exported_program.h"
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <unordered_map>
@@ -87,34 +88,15 @@ Status attach(const Pt2Archive& archive, const PayloadFolder& folder, const Payl
   return {};
 }
 
-Status attach_payloads(const Pt2Archive& archive, std::vector<ExportedInput>& inputs) {
-  TRY(const PayloadFolder weights,
-      read_config(archive, "data/weights/", "model_weights_config.json"));
-  TRY(const PayloadFolder constants,
-      read_config(archive, "data/constants/", "model_constants_config.json"));
-  for (ExportedInput& input : inputs) {
-    if (input.kind == ExportedInput::Kind::kUser) continue;
-    for (const PayloadFolder* folder : {&weights, &constants}) {
-      const auto found = folder->entries.find(input.name);
-      if (found == folder->entries.end()) continue;
-      TRY_STATUS(attach(archive, *folder, found->second, input));
-      break;
-    }
-  }
+// Connects `input` with its bytes in the first folder that has them, if there is one.
+Status attach(const Pt2Archive& archive, std::span<const PayloadFolder> folders,
+              ExportedInput& input) {
+  if (input.kind == ExportedInput::Kind::kUser) return {};
+  for (const PayloadFolder& folder : folders)
+    if (const auto found = folder.entries.find(input.name); found != folder.entries.end())
+      return attach(archive, folder, found->second, input);
   return {};
 }
-
-}  // namespace
-
-Result<ExportedProgram> read_archive(const Pt2Archive& archive) {
-  TRY(const std::string json, archive.read_text("models/model.json", json_padding()));
-  TRY(const ExportedModel model, parse_exported_model(json));
-  TRY(ExportedProgram program, lower_exported_model(model));
-  TRY_STATUS(attach_payloads(archive, program.inputs));
-  return program;
-}
-
-namespace {
 
 // Copies every element of a strided tensor from `source` to its place in `target`.
 void copy_strided(const uint8_t* source, std::span<const int64_t> source_strides, uint8_t* target,
@@ -159,7 +141,51 @@ Result<InputLayout> layout_of(const ExportedInput& input) {
   return layout;
 }
 
+Result<Tensor> read_payload(const Pt2Archive& archive, const ExportedInput& input) {
+  TRY(const InputLayout layout, layout_of(input));
+  const int64_t element = size_of(input.dtype);
+  const std::optional<int64_t> elements = extent(layout.sizes, input.payload_strides);
+  // Checked again: the file may have changed since it was read.
+  TRY(const int64_t stored_bytes, archive.size_of(input.payload));
+  int64_t bytes = 0;
+  if (!elements || __builtin_add_overflow(*elements, input.payload_offset, &bytes) ||
+      __builtin_mul_overflow(bytes, element, &bytes) || stored_bytes < bytes)
+    return fail(Code::kInvalidArgument, "payload of '" + input.name + "' is too short");
+  const int64_t offset = input.payload_offset * element;
+  Tensor tensor(input.dtype, layout.stored);
+  const std::vector<int64_t> strides =
+      is_dense(input) ? constant_sizes(contiguous_strides(input.shape)) : layout.strides;
+  if (*elements == tensor.numel() && strides == input.payload_strides) {
+    TRY_STATUS(archive.read_bytes(input.payload, offset, tensor.data(), tensor.byte_size()));
+    return tensor;
+  }
+  Tensor stored(input.dtype, {*elements});
+  TRY_STATUS(archive.read_bytes(input.payload, offset, stored.data(), stored.byte_size()));
+  if (tensor.numel() > 0)
+    copy_strided(stored.bytes().data(), input.payload_strides, tensor.bytes().data(), strides,
+                 layout.sizes, static_cast<size_t>(element));
+  return tensor;
+}
+
 }  // namespace
+
+Result<ExportedProgram> read_archive(const Pt2Archive& archive) {
+  TRY(const std::string json, archive.read_text("models/model.json", json_padding()));
+  TRY(const ExportedModel model, parse_exported_model(json));
+  TRY(PayloadFolder weights, read_config(archive, "data/weights/", "model_weights_config.json"));
+  TRY(PayloadFolder constants,
+      read_config(archive, "data/constants/", "model_constants_config.json"));
+  const std::array folders = {std::move(weights), std::move(constants)};
+  // What is wrong with a payload is said where all of them are connected.
+  const auto elements = [&](ExportedInput constant) -> std::optional<Tensor> {
+    if (!attach(archive, folders, constant) || !constant.has_payload) return std::nullopt;
+    auto tensor = read_payload(archive, constant);
+    return tensor ? std::optional(*std::move(tensor)) : std::nullopt;
+  };
+  TRY(ExportedProgram program, lower_exported_model(model, elements));
+  for (ExportedInput& input : program.inputs) TRY_STATUS(attach(archive, folders, input));
+  return program;
+}
 
 bool is_dense(const ExportedInput& input) {
   Dim expected = 1;
@@ -183,30 +209,8 @@ Result<Tensor> read_payload(const Path& path, const ExportedInput& input) {
     return fail(Code::kNotFound, "the archive " + path.string() + " carries no data for '" +
                                      input.name + "'; it was saved as a graph only");
   if (is_onnx_payload(input.payload)) return read_onnx_payload(path, input);
-  TRY(const InputLayout layout, layout_of(input));
   TRY(const Pt2Archive archive, Pt2Archive::open(path));
-  const int64_t element = size_of(input.dtype);
-  const std::optional<int64_t> elements = extent(layout.sizes, input.payload_strides);
-  // Checked again: the file may have changed since it was read.
-  TRY(const int64_t stored_bytes, archive.size_of(input.payload));
-  int64_t bytes = 0;
-  if (!elements || __builtin_add_overflow(*elements, input.payload_offset, &bytes) ||
-      __builtin_mul_overflow(bytes, element, &bytes) || stored_bytes < bytes)
-    return fail(Code::kInvalidArgument, "payload of '" + input.name + "' is too short");
-  const int64_t offset = input.payload_offset * element;
-  Tensor tensor(input.dtype, layout.stored);
-  const std::vector<int64_t> strides =
-      is_dense(input) ? constant_sizes(contiguous_strides(input.shape)) : layout.strides;
-  if (*elements == tensor.numel() && strides == input.payload_strides) {
-    TRY_STATUS(archive.read_bytes(input.payload, offset, tensor.data(), tensor.byte_size()));
-    return tensor;
-  }
-  Tensor stored(input.dtype, {*elements});
-  TRY_STATUS(archive.read_bytes(input.payload, offset, stored.data(), stored.byte_size()));
-  if (tensor.numel() > 0)
-    copy_strided(stored.bytes().data(), input.payload_strides, tensor.bytes().data(), strides,
-                 layout.sizes, static_cast<size_t>(element));
-  return tensor;
+  return read_payload(archive, input);
 }
 
 Result<Tensor> to_input_layout(const Tensor& tensor, const ExportedInput& input) {

@@ -26,16 +26,21 @@ std::optional<KnownNumbers::Number> KnownNumbers::evaluate(const GraphBuilder& b
     met.pop_back();
     if (!copies.emplace(id, kInvalidNode).second) continue;
     const Node& node = b.node(id);
-    if (node.op == Op::kInput || node.op == Op::kCustomCall || !is_constant(node.shape) ||
-        copies.size() > kMostNodes)
+    if (node.op == Op::kCustomCall || !is_constant(node.shape) || copies.size() > kMostNodes)
       return std::nullopt;
     elements_left_ -= std::max<int64_t>(1, numel(node.shape).constant());
     if (elements_left_ < 0) return std::nullopt;
     met.insert(met.end(), node.operands.begin(), node.operands.end());
   }
   GraphBuilder alone;
+  std::vector<Tensor> constants;
   for (auto& [id, copy] : copies) {
     Node node = b.node(id);
+    if (node.op == Op::kInput) {
+      std::optional<Tensor> constant = constant_(id);
+      if (!constant) return std::nullopt;
+      constants.push_back(*std::move(constant));
+    }
     for (NodeId& operand : node.operands) operand = copies.at(operand);
     copy = alone.add(std::move(node));
   }
@@ -44,7 +49,9 @@ std::optional<KnownNumbers::Number> KnownNumbers::evaluate(const GraphBuilder& b
       alone.cast(alone.reshape(copies.at(value), {}), is_real ? DType::kF64 : DType::kI64);
   const Result<Graph> graph = alone.finish({result});
   if (!graph) return std::nullopt;
-  const auto outputs = interpret(*graph, {});
+  std::vector<const Tensor*> inputs;
+  for (const Tensor& constant : constants) inputs.push_back(&constant);
+  const auto outputs = interpret(*graph, inputs);
   if (!outputs) return std::nullopt;
   if (is_real) return (*outputs)[0].as<double>()[0];
   return (*outputs)[0].as<int64_t>()[0];

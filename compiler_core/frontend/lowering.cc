@@ -31,7 +31,8 @@ struct Scope {
 
 class ModelLowering {
  public:
-  explicit ModelLowering(const ExportedModel& model) : model_(model) {}
+  explicit ModelLowering(const ExportedModel& model, const ConstantElements& elements = {})
+      : model_(model), elements_(elements), known_([this](NodeId id) { return constant(id); }) {}
 
   Result<ExportedProgram> run() {
     TRY_STATUS(refuse_uncovered_ops(model_));
@@ -162,8 +163,18 @@ class ModelLowering {
                   "tensor '" + std::string(spec.tensor) + "' is an input twice");
     for (const Dim& dim : input.shape)
       for (const SymbolId symbol : dim.symbols()) is_bound_[static_cast<size_t>(symbol)] = true;
+    if (kind == ExportedInput::Kind::kConstantTensor)
+      constants_.emplace(is_dense(input) ? *id : b_.node(*id).operands[0],
+                         Constant{program_.inputs.size(), spec.tensor});
     program_.inputs.push_back(std::move(input));
     return {};
+  }
+
+  std::optional<Tensor> constant(NodeId input) {
+    const auto found = constants_.find(input);
+    if (found == constants_.end() || !elements_) return std::nullopt;
+    found->second.is_read = true;
+    return elements_(program_.inputs[found->second.place]);
   }
 
   // The value of the input as the model sees it.
@@ -422,6 +433,12 @@ class ModelLowering {
 
   // A compiled program changes no input: what the model would have made of one is a further output.
   Status mutations(Scope& scope, std::vector<NodeId>& outputs) {
+    for (const auto& [id, each] : constants_)
+      if (each.is_read && std::ranges::find(changed_, each.tensor) != changed_.end())
+        return fail(Code::kUnsupported,
+                    "the constant '" + program_.inputs[each.place].name +
+                        "' is changed in place, and its elements are sizes or bounds; copy it "
+                        "before it is changed");
     for (const OutputSpec& spec : model_.outputs) {
       if (!is_mutation(spec)) continue;
       TRY_STATUS(output(scope, spec, outputs));
@@ -472,9 +489,17 @@ class ModelLowering {
     return b_.ok() ? Status{} : Status(fail(*b_.error()));
   }
 
+  struct Constant {
+    size_t place = 0;  // among the program's inputs
+    std::string_view tensor;
+    bool is_read = false;  // for a number, which the graph has from then on
+  };
+
   const ExportedModel& model_;
+  const ConstantElements elements_;
   GraphBuilder b_;
   RandomSource random_;
+  std::unordered_map<NodeId, Constant> constants_;  // by the graph's input
   KnownNumbers known_;
   // By view op: the numbers that it takes.
   std::unordered_map<const ExportedNode*, std::vector<std::pair<std::string_view, NodeId>>>
@@ -487,8 +512,9 @@ class ModelLowering {
 
 }  // namespace
 
-Result<ExportedProgram> lower_exported_model(const ExportedModel& model) {
-  return ModelLowering(model).run();
+Result<ExportedProgram> lower_exported_model(const ExportedModel& model,
+                                             const ConstantElements& elements) {
+  return ModelLowering(model, elements).run();
 }
 
 Result<std::vector<RefusedNode>> refused_nodes_of(const ExportedModel& model) {

@@ -3,6 +3,7 @@
 // stick to the builder, so that the functions read as expressions.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,8 +18,13 @@
 
 namespace kiln {
 
-// The graph and its inputs; payloads are not looked up yet. Errors as read_exported_program.
-Result<ExportedProgram> lower_exported_model(const ExportedModel& model);
+// The elements of a constant tensor, in the layout of the graph's input; nothing where they are not
+// at hand.
+using ConstantElements = std::function<std::optional<Tensor>(const ExportedInput& constant)>;
+// The graph and its inputs, whose payloads are not looked up yet. `elements` are asked for where the
+// program takes a number out of a constant tensor. Errors as read_exported_program.
+Result<ExportedProgram> lower_exported_model(const ExportedModel& model,
+                                             const ConstantElements& elements = {});
 // As refused_nodes().
 Result<std::vector<RefusedNode>> refused_nodes_of(const ExportedModel& model);
 class Pt2Archive;

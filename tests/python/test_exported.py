@@ -75,6 +75,21 @@ def test_sizes_of_numbers_that_no_input_reaches() -> None:
         torch.testing.assert_close(fast(x, table), model(x, table))
 
 
+def test_sizes_of_constant_tensors() -> None:
+    class Ends(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends = torch.tensor([[2, 9], [5, 9]]).T  # no buffer: a constant, whose columns lie apart
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            places = torch.arange(self.ends[0, 1] - self.ends[0, 0], self.ends[1, 0], dtype=x.dtype)
+            return x * places[:, None] + torch.tensor(2.5) * self.ends[0]
+
+    model, x = Ends(), torch.randn(6, 2)
+    fast = kiln.compile(torch.export.export(model, (x,), strict=False))
+    torch.testing.assert_close(fast(x), model(x))
+
+
 def test_inputs_that_do_not_fit_are_refused_by_name() -> None:
     fast = kiln.compile(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(3, 4),)))
     with pytest.raises(kiln.InvalidArgument, match=r"input 'input' is f32\[3,4\] on cpu; .*\[3, 5\]"):

@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from kiln import _native
 from kiln._torch import libnvrtc
 from kiln.errors import InvalidArgument, KilnError, Unsupported
-from kiln.exported import model_json, without_vmap
+from kiln.exported import program_bytes, without_vmap
 
 _ALIGNMENT = 16  # of a GPU's buffers
 _SCALARS = {torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16",
@@ -176,7 +176,7 @@ def _described(function: Callable[..., Any] | torch.nn.Module, args: Sequence[An
         for called in ([f"out{at}", "out"] if len(outputs) == 1 else [f"out{at}"]):
             places[called] = -1 - at
             dtypes[called] = values[argument.name].dtype if isinstance(argument, TensorArgument) else torch.float32
-    return _Function(model_json(exported), places, dtypes)
+    return _Function(program_bytes(exported), places, dtypes)
 
 
 def _pointers(kernel: Any, arguments: Sequence[str], dtypes: Mapping[str, torch.dtype],

@@ -16,7 +16,7 @@ from kiln._settings import Settings
 from kiln._torch import libnvrtc, target_of
 from kiln.client import Client, Program, Progress
 from kiln.errors import InvalidArgument, KilnError, Unavailable, Unsupported
-from kiln.exported import covered, device_of, model_json, read_archive
+from kiln.exported import covered, device_of, program_bytes, read_archive
 
 
 class Warmed(NamedTuple):
@@ -95,7 +95,7 @@ def warm(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
             raise InvalidArgument("an exported program takes no arguments here: it has its sizes already")
         exported = covered(model)
         programs = [settings.client.compile(
-            model_json(exported), mode=settings.mode, target=target or target_of(device_of(exported)),
+            program_bytes(exported), mode=settings.mode, target=target or target_of(device_of(exported)),
             deadline_s=deadline_s, load=False, verify=settings.mode == "default", on_progress=on_progress)]
     else:
         if target is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import zipfile
 from typing import Any
 
 import torch
@@ -27,6 +30,38 @@ def model_json(exported: torch.export.ExportedProgram) -> bytes:
         graph_module=module, opset_version={}, schema_version=version, verifiers=[], torch_version=torch.__version__,
         range_constraints=serialize.serialize_range_constraints(exported.range_constraints))
     return bytes(serialize._to_json_bytes(program))
+
+
+_MOST_KNOWN_ELEMENTS = 4096
+
+
+def program_bytes(exported: torch.export.ExportedProgram) -> bytes:
+    """The program as it is compiled: its graph, and with it the elements of small constant tensors, if it has any.
+
+    Numbers that the model takes out of such a tensor may be sizes; everything else reads it when it is called.
+    """
+    from torch._export.serde import serialize
+
+    known = {}
+    for spec in exported.graph_signature.input_specs:
+        constant = exported.constants.get(str(spec.target)) if spec.kind == InputKind.CONSTANT_TENSOR else None
+        if type(constant) is torch.Tensor and constant.numel() <= _MOST_KNOWN_ELEMENTS and not constant.is_complex():
+            known[str(spec.target)] = constant.detach().cpu().contiguous()
+    graph = model_json(exported)
+    if not known:
+        return graph
+    config = {}
+    kept = io.BytesIO()
+    with zipfile.ZipFile(kept, "w") as archive:
+        archive.writestr("program/byteorder", "little")
+        archive.writestr("program/models/model.json", graph)
+        for i, (name, constant) in enumerate(known.items()):
+            meta = serialize.serialize_tensor_meta(constant)
+            config[name] = {"path_name": f"tensor_{i}", "is_param": False, "use_pickle": False,
+                            "tensor_meta": json.loads(serialize._to_json_bytes(meta))}
+            archive.writestr(f"program/data/constants/tensor_{i}", bytes(constant.view(-1).view(torch.uint8).numpy()))
+        archive.writestr("program/data/constants/model_constants_config.json", json.dumps({"config": config}))
+    return kept.getvalue()
 
 
 def without_vmap(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -192,6 +227,6 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
     exported = covered(exported)
     device = device_of(exported)
     program = (client or client_for(coordinator)).compile(
-        model_json(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict, verify=verify,
-        now=now)
+        program_bytes(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict,
+        verify=verify, now=now)
     return CompiledModule(exported, program, device)

@@ -99,6 +99,14 @@ class ModelText {
                            R"(,"parameter_name":")" + name + "\"}}");
     return *this;
   }
+  // A tensor that torch.export found in the model, which is the same in every call.
+  ModelText& constant(const std::string& name, int code, const std::vector<int64_t>& sizes) {
+    declare("c_" + name, code, constants(sizes), {});
+    inputs_.push_back(R"({"as_tensor":)" + named("c_" + name) + "}");
+    input_specs_.push_back(R"({"tensor_constant":{"arg":)" + named("c_" + name) +
+                           R"(,"tensor_constant_name":")" + name + "\"}}");
+    return *this;
+  }
 
   // A node with one output. `arguments` are made by tensor(), integer() and so on.
   ModelText& node(const std::string& op, const std::vector<std::string>& arguments,
@@ -212,9 +220,10 @@ class ModelText {
   int major_ = 8;
 };
 
-inline Result<ExportedProgram> lower(const std::string& json) {
+inline Result<ExportedProgram> lower(const std::string& json,
+                                     const ConstantElements& elements = {}) {
   TRY(const ExportedModel model, parse_exported_model(json));
-  return lower_exported_model(model);
+  return lower_exported_model(model, elements);
 }
 
 // What the model becomes, or why it becomes nothing.

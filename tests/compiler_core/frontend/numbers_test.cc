@@ -150,6 +150,43 @@ TEST(Numbers, that_no_input_reaches_may_be_real) {
   EXPECT_EQ(values_of((*outputs)[1]), (Doubles{5}));
 }
 
+// range = arange(n) of n = t[1].item(), where t is a constant of the model.
+ModelText range_to_constant() {
+  ModelText model;
+  model.constant("t", kLong, {2});
+  take_number(model, "c_t", integer("index", 1))
+      .symbolic_node("aten.arange.default", {named_number("end")}, "range", kLong, {"u0"});
+  return model;
+}
+std::optional<Tensor> seven_and_three(const ExportedInput&) {
+  return make_tensor(DType::kI64, {2}, Doubles{7, 3});
+}
+
+TEST(Numbers, of_a_constant_tensor_are_known_where_its_elements_are) {
+  const std::string model = range_to_constant().output("range").json();
+  const auto program = lower(model, seven_and_three);
+  ASSERT_TRUE(program) << program.error().message;
+  const Graph& graph = program->graph;
+  EXPECT_EQ(graph.node(graph.outputs()[0]).shape, (Shape{3}));
+  ASSERT_EQ(program->inputs.size(), 1U);
+  EXPECT_EQ(program->inputs[0].kind, ExportedInput::Kind::kConstantTensor);
+  const auto unknown = lower(model);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("while it runs"), std::string::npos);
+}
+
+TEST(Numbers, of_a_constant_tensor_that_the_program_changes_are_refused) {
+  const std::string model =
+      range_to_constant()
+          .node("aten.add_.Scalar", {tensor("self", "c_t"), integer("other", 1)}, "sum", kLong, {2})
+          .output("range")
+          .json();
+  const auto program = lower(model, seven_and_three);
+  ASSERT_FALSE(program);
+  EXPECT_NE(program.error().message.find("changed in place"), std::string::npos)
+      << program.error().message;
+}
+
 TEST(Numbers, of_an_input_are_not_known) {
   ModelText model;
   model.input("z", kLong, {5});

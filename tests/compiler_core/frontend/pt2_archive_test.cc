@@ -206,6 +206,34 @@ TEST_F(Archive, a_parameter_whose_strides_overflow) {
   expect_refused(Code::kInvalidArgument, {"'w'", "overflow"});
 }
 
+// Of a constant that has every second element of its file, from the second on.
+TEST_F(Archive, numbers_out_of_its_constants_are_known) {
+  ModelText model;
+  model.constant("t", kLong, {2})
+      .integer_value("n", "u0")
+      .node("aten.select.int", {tensor("self", "c_t"), integer("dim", 0), integer("index", 1)},
+            "one", kLong, std::vector<int64_t>{})
+      .raw_node("aten.item.default", {tensor("self", "one")}, R"([{"as_sym_int":{"as_name":"n"}}])")
+      .symbolic_node("aten.arange.default", {argument("end", "as_sym_int", R"({"as_name":"n"})")},
+                     "range", kLong, {"u0"})
+      .output("range");
+  auto entries = archive_entries(model.json());
+  entries["m/data/constants/model_constants_config.json"] =
+      R"({"config":{"t":)" + config(R"([{"as_int":2}])", "1", "false", kLong, R"([{"as_int":2}])") +
+      "}}";
+  const std::array<int64_t, 4> stored = {9, 7, 9, 3};
+  const std::string bytes(reinterpret_cast<const char*>(stored.data()), sizeof stored);
+  entries["m/data/constants/weight_0"] = bytes;
+  write(entries);
+  const auto program = read_exported_program(file());
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->graph.node(program->graph.outputs()[0]).shape, (Shape{3}));
+
+  entries["m/data/constants/weight_0"] = bytes.substr(0, 24);
+  write(entries);
+  expect_refused(Code::kUnsupported, {"while it runs"});
+}
+
 TEST_F(Archive, a_parameter_without_bytes_is_a_graph_only_archive) {
   write_parameter(config(kRowMajor, "0"), "");
   const auto program = read_exported_program(file());
