@@ -40,6 +40,8 @@ std::optional<KnownNumbers::Number> KnownNumbers::evaluate(const GraphBuilder& b
       std::optional<Tensor> constant = constant_(id);
       if (!constant) return std::nullopt;
       constants.push_back(*std::move(constant));
+      copy = alone.input(node.dtype, node.shape);
+      continue;
     }
     for (NodeId& operand : node.operands) operand = copies.at(operand);
     copy = alone.add(std::move(node));

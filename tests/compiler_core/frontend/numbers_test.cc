@@ -150,10 +150,10 @@ TEST(Numbers, that_no_input_reaches_may_be_real) {
   EXPECT_EQ(values_of((*outputs)[1]), (Doubles{5}));
 }
 
-// range = arange(n) of n = t[1].item(), where t is a constant of the model.
+// range = arange(n) of n = t[1].item(), where t is a constant of the model, behind its input.
 ModelText range_to_constant() {
   ModelText model;
-  model.constant("t", kLong, {2});
+  model.input("x", kFloat, {1}).constant("t", kLong, {2});
   take_number(model, "c_t", integer("index", 1))
       .symbolic_node("aten.arange.default", {named_number("end")}, "range", kLong, {"u0"});
   return model;
@@ -168,8 +168,8 @@ TEST(Numbers, of_a_constant_tensor_are_known_where_its_elements_are) {
   ASSERT_TRUE(program) << program.error().message;
   const Graph& graph = program->graph;
   EXPECT_EQ(graph.node(graph.outputs()[0]).shape, (Shape{3}));
-  ASSERT_EQ(program->inputs.size(), 1U);
-  EXPECT_EQ(program->inputs[0].kind, ExportedInput::Kind::kConstantTensor);
+  ASSERT_EQ(program->inputs.size(), 2U);
+  EXPECT_EQ(program->inputs[1].kind, ExportedInput::Kind::kConstantTensor);
   const auto unknown = lower(model);
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("while it runs"), std::string::npos);

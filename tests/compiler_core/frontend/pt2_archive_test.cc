@@ -209,7 +209,8 @@ TEST_F(Archive, a_parameter_whose_strides_overflow) {
 // Of a constant that has every second element of its file, from the second on.
 TEST_F(Archive, numbers_out_of_its_constants_are_known) {
   ModelText model;
-  model.constant("t", kLong, {2})
+  model.input("x", kFloat, {1})
+      .constant("t", kLong, {2})
       .integer_value("n", "u0")
       .node("aten.select.int", {tensor("self", "c_t"), integer("dim", 0), integer("index", 1)},
             "one", kLong, std::vector<int64_t>{})
