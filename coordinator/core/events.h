@@ -134,6 +134,9 @@ struct PlannedKernel {
   // Templates of `schedules` that are expected to be far behind: their candidates are tried where no
   // other one of Kiln's own came out right. Not all of its own are of these.
   std::set<std::string> reserves{};
+  // Whether those of `schedules` that are much like another may be passed over where that one is far
+  // behind (tuning_followers.cc).
+  bool has_followers = false;
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

@@ -43,6 +43,23 @@ void Dispatcher::lease_builds(int64_t now_ms, std::set<WorkerId>& changed) {
                      changed);
 }
 
+bool Dispatcher::has_idle_workers() const {
+  const auto idle = [this](const auto& named) { return is_idle(named.second); };
+  return std::ranges::any_of(workers_.classes(), idle) ||
+         std::ranges::any_of(workers_.builder_classes(), idle);
+}
+
+bool Dispatcher::may_call_followers(const TuningTask& task) const {
+  if (task.is_built_apart())
+    return !is_supplied(task) &&
+           std::ranges::any_of(workers_.builder_classes(), [&](const auto& named) {
+             return is_idle(named.second) && can_build(named.second.target, task.target());
+           });
+  return std::ranges::any_of(workers_.classes(), [&](const auto& named) {
+    return is_idle(named.second) && named.second.target.can_run(task.target());
+  });
+}
+
 // One lease at a time, to the worker that is the least busy, so that work is spread.
 void Dispatcher::lease_to_class(int64_t now_ms, const Target& server, const Idle& idle,
                                 WorkQueue& queue, LeaseTo lease, std::set<WorkerId>& changed) {

@@ -42,6 +42,10 @@ class Dispatcher {
   void lease_work(int64_t now_ms, std::set<WorkerId>& changed);
   // The same of what is to be built, for workers that have room for it.
   void lease_builds(int64_t now_ms, std::set<WorkerId>& changed);
+  // Whether some worker has room, and no work waits that it could do.
+  bool has_idle_workers() const;
+  // Whether one of those could have the task's followers, which wait for others to be tried.
+  bool may_call_followers(const TuningTask& task) const;
   // Leases the last candidates of a kernel that are later than hedge_after times the median to a
   // second worker that has a free slot, each lease once. Not finals: they are one measurement.
   void hedge_late(int64_t now_ms, std::set<WorkerId>& changed);
@@ -73,6 +77,12 @@ class Dispatcher {
                       LeaseTo lease, std::set<WorkerId>& changed);
   bool lease_next(int64_t now_ms, const WorkerId& id, const Target& server, WorkQueue& queue,
                   LeaseTo lease);
+  bool is_idle(const WorkerClass& workers) const {
+    return !workers.idle.empty() && !queue_.has_work_for(workers.target);
+  }
+  bool is_idle(const BuilderClass& builders) const {
+    return !builders.idle.empty() && !builds_.has_work_for(builders.target);
+  }
   static std::vector<std::string> lacking(const Worker& worker, const TuningTask& task);
   static std::vector<std::string> left_out(const Worker& worker, const TuningTask& task);
   bool has_stand_in(const WorkerId& id, const TuningTask& task) const;

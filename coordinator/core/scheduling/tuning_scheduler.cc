@@ -338,6 +338,7 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
   if (withdraw_libraries(task)) task.advance(*this);
   hear_disputes(task, out);
   hear_builds(now_ms, task);
+  if (task.has_followers()) holding_.insert(task.key());
   if (task.stage() < Stage::kStoring) {
     queue(task);
     return;
@@ -354,8 +355,9 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
 void TuningScheduler::queue(const TuningTask& task) {
   if (task.stage() >= TuningTask::Stage::kStoring || task.waiting() == 0) return;
   // A final needs no compiler: devices have it while they wait for what is built.
+  // Followers go while the device has their inputs and reference.
   const bool is_final = task.stage() == TuningTask::Stage::kFinals;
-  const auto turn = is_final ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
+  const auto turn = is_final || task.has_judged_followers() ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
   const auto place = [&](WorkQueue& queue, bool waits) {
     if (waits)
       queue.add(task.target(), task.tenants(), task.key(), turn);
@@ -386,10 +388,11 @@ void TuningScheduler::close_leases(const TuningTask& task) {
 }
 
 void TuningScheduler::dispatch(int64_t now_ms, Actions& out) {
-  if (std::exchange(dispatch_due_, false)) {
+  while (std::exchange(dispatch_due_, false)) {
     if (!builds_.empty() && unverified_bytes_ < options_.max_unverified_bytes)
       dispatcher_.lease_builds(now_ms, changed_);
     if (!queue_.empty()) dispatcher_.lease_work(now_ms, changed_);
+    call_followers();
   }
   for (const WorkerId& id : std::exchange(changed_, {})) {
     if (workers_.find(id) == nullptr) continue;
@@ -399,6 +402,25 @@ void TuningScheduler::dispatch(int64_t now_ms, Actions& out) {
       acks_.erase(acks);
     }
     out.push_back(std::move(send));
+  }
+}
+
+// Of one task at a time, which are then dispatched, so that no more is tried than there is room for.
+void TuningScheduler::call_followers() {
+  if (holding_.empty() || !dispatcher_.has_idle_workers()) return;
+  for (auto held = holding_.begin(); held != holding_.end();) {
+    const auto found = tasks_.find(*held);
+    if (found == tasks_.end() || !found->second.has_followers()) {
+      held = holding_.erase(held);
+      continue;
+    }
+    TuningTask& task = found->second;
+    if (!task.programs().empty() && dispatcher_.may_call_followers(task)) {
+      holding_.erase(held);
+      if (task.call_followers()) return queue(task);
+      return call_followers();
+    }
+    ++held;
   }
 }
 

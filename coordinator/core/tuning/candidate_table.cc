@@ -175,9 +175,13 @@ void CandidateTable::withdraw(std::string_view template_name) {
   unqueue(template_name);
   for (int i = 0; i < size(); ++i) {
     if (state(i).settled() || state(i).leases > 0 || template_of(i) != template_name) continue;
-    reject(i, Verdict::kCompileFailed);
-    state(i).withdrawn = true;
+    withdraw(i);
   }
+}
+
+void CandidateTable::withdraw(int i) {
+  reject(i, Verdict::kCompileFailed);
+  state(i).withdrawn = true;
 }
 
 void CandidateTable::recovered(int i) {

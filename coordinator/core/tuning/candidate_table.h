@@ -31,7 +31,7 @@ struct CandidateState {
   bool queued = false;
   bool measured = false;    // screening is over for it (its samples may be none)
   bool rejected = false;    // a terminal verdict, or abandoned after too many transient ones
-  bool withdrawn = false;   // rejected because no worker has the library that it calls
+  bool withdrawn = false;   // rejected as if it had not been listed
   bool is_library = false;  // it calls a library; constant
   bool is_offered = false;  // somebody's finished binary, which nobody builds; constant
   bool settled() const { return measured || rejected; }
@@ -69,6 +69,7 @@ class CandidateTable {
   Schedule schedule(int i) const { return schedules_.at(i); }
   const std::string& template_of(int i) const { return schedules_.template_of(i); }
   int find(const Schedule& schedule) const { return schedules_.find(schedule); }  // O(n)
+  double distance(int a, int b) const { return schedules_.distance(a, b); }
   const CandidateState& operator[](int i) const { return states_[static_cast<size_t>(i)]; }
   int settled() const { return settled_; }
   int waiting() const { return waiting(Line::kDevice) + waiting(Line::kBuild); }
@@ -102,6 +103,7 @@ class CandidateTable {
   // Rejects those of one template that are not settled or leased, as if they had not been listed.
   // O(n).
   void withdraw(std::string_view template_name);
+  void withdraw(int i);  // one. REQUIRES: it is not queued, leased or settled
   CandidateTrouble& trouble(int i) { return troubles_[i]; }
   void recovered(int i);  // it succeeded
 

@@ -1,6 +1,8 @@
 #include "coordinator/core/tuning/schedule_list.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace kiln {
 
@@ -50,6 +52,22 @@ int ScheduleList::find(const Schedule& schedule) const {
     if (same) return i;
   }
   return -1;
+}
+
+double ScheduleList::distance(int a, int b) const {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const Entry& one = entries_[static_cast<size_t>(a)];
+  const Entry& other = entries_[static_cast<size_t>(b)];
+  if (one.form != other.form) return kInfinite;
+  double sum = 0;
+  for (size_t d = 0; d < forms_[one.form].names.size(); ++d) {
+    const auto x = static_cast<double>(values_[one.first_value + d]);
+    const auto y = static_cast<double>(values_[other.first_value + d]);
+    if (x == y) continue;
+    if (x <= 0 || y <= 0) return kInfinite;
+    sum += std::min(1.0, std::abs(std::log2(x / y)));
+  }
+  return sum;
 }
 
 }  // namespace kiln

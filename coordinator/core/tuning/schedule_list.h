@@ -21,6 +21,10 @@ class ScheduleList {
   }
   // The index of `schedule`, or -1. O(n).
   int find(const Schedule& schedule) const;
+  // How far apart two are: the sum over their decisions of the ratio's logarithm to the base 2, at most
+  // 1 each. Infinite between templates, and where one decision is 0 in one of them alone: those are ways
+  // to do it, not sizes.
+  double distance(int a, int b) const;
 
  private:
   struct Form {  // what schedules have in common

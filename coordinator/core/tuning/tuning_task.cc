@@ -85,6 +85,7 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       offered_(std::move(planned.offered)),
       reserves_(std::move(planned.reserves)),
       finals_(options.max_retries) {
+  if (planned.has_followers) find_followers();
   resume(planned.records);
 }
 
@@ -150,8 +151,10 @@ void TuningTask::advance_autotune(Jury& jury) {
   if (!screening_queued_) {
     screening_queued_ = true;
     for (int i = 0; i < candidates_.size(); ++i)
-      if (!candidates_[i].settled() && !is_reserve(i)) candidates_.want(i);
+      if (!candidates_[i].settled() && !is_reserve(i) && !followers_.contains(i))
+        candidates_.want(i);
   }
+  judge_followers();
   judge_spilling();
   if (unsettled() > 0) return;
   judge_reserves();
@@ -184,8 +187,13 @@ void TuningTask::judge_reserves() {
 // From now on they are candidates like any other. What was right when they were given up may not be
 // right any more. False: there are none.
 bool TuningTask::call_reserves() {
-  if (reserves_.empty() || mutated(Mutation::kForgetReserves)) return false;
+  if (reserves_.empty() && passed_over_.empty()) return false;
+  if (mutated(Mutation::kForgetReserves)) return false;
   stage_ = Stage::kScreening;
+  for (const int i : std::exchange(passed_over_, {})) {
+    candidates_.reconsider(i);
+    candidates_.want(i);
+  }
   for (int i = 0; i < candidates_.size(); ++i) {
     if (!is_reserve(i)) continue;
     if (candidates_[i].withdrawn) candidates_.reconsider(i);

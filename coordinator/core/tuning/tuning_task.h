@@ -7,7 +7,8 @@
 //       |                           binary is gone: compiled again, not measured again)
 //       +-- no candidate survived --> failed
 //
-// Reserves, which are expected to be far behind, are screened when nothing else came out right.
+// Reserves, which are expected to be far behind, are screened when nothing else came out right; what is
+// much like another candidate is when that one came near the best (tuning_followers.cc).
 // Confirming asks another worker about one candidate (votes.h); it goes back to where it came from,
 // which elects again with what is known by then.
 //
@@ -127,6 +128,11 @@ class TuningTask {
   // The libraries that finalists call; the worker that races them should have these very versions.
   std::vector<LibraryVersion> libraries_of_final() const;
   void fail(Error error);
+  // ---- followers (tuning_followers.cc) ----
+  bool has_followers() const { return !followers_.empty(); }  // that wait
+  bool has_judged_followers() const { return followers_judged_; }
+  // Queues what waits for others to be tried, since compilers have nothing else to do. False: nothing.
+  bool call_followers();
 
   // kStoring: the winner with its binary, once; later calls return nothing. `scale_of`: the scale
   // of a device's times (WorkerRegistry::reference_us), for the report.
@@ -242,6 +248,9 @@ class TuningTask {
   }
   int unsettled() const;
   void judge_reserves();
+  void find_followers();
+  void judge_followers();
+  bool are_alike(int a, int b) const;
   bool call_reserves();
   int first_own() const;
   std::vector<int> choose_finalists() const;
@@ -283,6 +292,9 @@ class TuningTask {
   std::map<std::string, std::string> libraries_;  // by template
   std::map<std::string, OfferedKernel> offered_;  // by template: binaries that nobody builds
   std::set<std::string> reserves_;  // templates whose candidates wait for the others to be wrong
+  std::set<int> followers_;  // that wait for those that lead: none is queued or leased
+  std::vector<int> passed_over_;  // of them
+  bool followers_judged_ = false;
   Finals finals_;
   std::map<int, Votes> votes_;  // of candidates with a binary, or a terminal verdict
   std::map<int, Reporter> measured_by_;
