@@ -1,9 +1,11 @@
 // fleet_simulation [--json] [--programs N] [--kernels N] [--candidates N] [--reserves SHARE] [--build MS] [--try MS]
-//   [SHAPE...]: how fast fleets of these shapes tune (tuning_fleet.h); default: those of the table in
+//   [--recorded FILE [--no-followers]] [--held N] [SHAPE...]: how fast fleets of these shapes tune (tuning_fleet.h); default: those of the table in
 //   docs/simulation.md.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
 
 #include "tests/simulation/tuning_fleet.h"
 
@@ -26,7 +28,20 @@ int main(int argc, char** argv) {
   app.add_option("--final", costs.final_one, "ms of a finalist")->capture_default_str();
   app.add_option("--handling", costs.handling, "ms of a message")->capture_default_str();
   app.add_option("SHAPE", shapes, "devices x cores [+ cores of a builder]")->capture_default_str();
+  app.add_option("--held", costs.workloads_held, "workloads that a device has open")
+      ->capture_default_str();
+  std::string recorded;
+  app.add_option("--recorded", recorded, "kernels as they were tuned (tests/gpu/replay_tuning.py)");
+  app.add_flag("!--no-followers", costs.followers, "all candidates of those are tried");
   CLI11_PARSE(app, argc, argv);
+  if (!recorded.empty()) {
+    std::ifstream file(recorded);
+    work.recorded = read_kernels(file);
+    if (work.recorded.empty()) return fmt::print(stderr, "no kernels in {}\n", recorded), 2;
+    work.programs = 0;
+    for (const RecordedKernel& kernel : work.recorded)
+      work.programs = std::max(work.programs, kernel.program + 1);
+  }
   for (const std::string& name : shapes) {
     const FleetShape shape = parse_shape(name);
     if (shape.devices == 0) return fmt::print(stderr, "'{}' is no fleet\n", name), 2;

@@ -66,6 +66,24 @@ FleetKernel::FleetKernel(int number, double candidates, const FleetCosts& costs)
   }
   Random others(static_cast<uint64_t>(number) + 1'000'000);  // the draws before stay as they are
   for (int i = 1; i < count; ++i) reserves_ += others.chance(costs.reserves);
+  for (int i = 0; i < count; ++i)
+    schedules_.push_back(
+        {i < count - reserves_ ? "cuda.fleet" : "cuda.reserve", {{"tile", int64_t{i}}}});
+}
+
+FleetKernel::FleetKernel(int number, const RecordedKernel& recorded, bool has_followers)
+    : number_(number),
+      open_us_(us_of(recorded.open_ms)),
+      final_us_(us_of(recorded.final_ms)),
+      has_followers_(has_followers) {
+  for (const RecordedKernel::Candidate& candidate : recorded.candidates) {
+    twins_.push_back(size());
+    build_us_.push_back(us_of(candidate.build_ms));
+    try_us_.push_back(us_of(candidate.try_ms));
+    spills_.push_back(candidate.us <= 0);
+    times_us_.push_back(candidate.us > 0 ? candidate.us : 1e4);
+    schedules_.push_back(Schedule::parse(candidate.schedule).value());
+  }
 }
 
 PlannedKernel FleetKernel::planned() const {
@@ -75,9 +93,8 @@ PlannedKernel FleetKernel::planned() const {
   kernel.family = family_;
   kernel.workload_text = "graph";
   if (reserves_ > 0) kernel.reserves = {"cuda.reserve"};
-  for (int i = 0; i < size(); ++i)
-    kernel.schedules.push_back(
-        {i < size() - reserves_ ? "cuda.fleet" : "cuda.reserve", {{"tile", int64_t{i}}}});
+  kernel.schedules = schedules_;
+  kernel.has_followers = has_followers_;
   return kernel;
 }
 

@@ -27,6 +27,7 @@ WorkerReport fleet_report(const std::string& name, int compilers, bool only_buil
 class FleetKernel {
  public:
   FleetKernel(int number, double candidates, const FleetCosts& costs);
+  FleetKernel(int number, const RecordedKernel& recorded, bool has_followers);
   PlannedKernel planned() const;
   int size() const { return static_cast<int>(build_us_.size()); }
   int64_t build_us(int candidate) const { return build_us_[static_cast<size_t>(candidate)]; }
@@ -46,6 +47,8 @@ class FleetKernel {
   std::vector<double> times_us_;  // of the kernel itself
   std::vector<bool> spills_;
   std::vector<int> twins_;
+  std::vector<Schedule> schedules_;
+  bool has_followers_ = false;
   int reserves_ = 0;  // the last ones
 };
 

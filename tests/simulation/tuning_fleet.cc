@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <queue>
+#include <sstream>
 #include <unordered_map>
 
 #include "coordinator/core/core.h"
@@ -194,11 +195,16 @@ class Run final : public FleetWorld {
     program.mode = Mode::kMaxAutotune;
     PlanFinished plan{key, std::move(program), {}};
     const int number = graphs_.at(graph);
-    for (int i = 0; i < work_.kernels; ++i) {
-      FleetKernel kernel(number * work_.kernels + i, work_.candidates, costs_);
+    const auto add = [&](FleetKernel kernel) {
       plan.kernels.push_back(kernel.planned());
       kernels_.emplace(plan.kernels.back().key, std::move(kernel));
-    }
+    };
+    for (int i = 0; i < std::ssize(work_.recorded); ++i)
+      if (const RecordedKernel& recorded = work_.recorded[static_cast<size_t>(i)];
+          recorded.program == number)
+        add({i, recorded, costs_.followers});
+    for (int i = 0; work_.recorded.empty() && i < work_.kernels; ++i)
+      add({number * work_.kernels + i, work_.candidates, costs_});
     step(std::move(plan));
   }
 
@@ -243,6 +249,25 @@ class Run final : public FleetWorld {
 
 FleetFigures tune(const FleetShape& shape, const FleetWork& work, const FleetCosts& costs) {
   return Run(shape, work, costs).run();
+}
+
+std::vector<RecordedKernel> read_kernels(std::istream& text) {
+  std::vector<RecordedKernel> kernels;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream fields(line);
+    std::string what;
+    fields >> what;
+    if (what == "kernel") {
+      RecordedKernel& kernel = kernels.emplace_back();
+      fields >> kernel.program >> kernel.open_ms >> kernel.final_ms;
+    } else if (what == "candidate" && !kernels.empty()) {
+      RecordedKernel::Candidate& candidate = kernels.back().candidates.emplace_back();
+      fields >> candidate.build_ms >> candidate.try_ms >> candidate.us >> std::ws;
+      std::getline(fields, candidate.schedule);
+    }
+    if (fields.bad() || what.empty()) break;
+  }
+  return kernels;
 }
 
 FleetShape parse_shape(const std::string& name) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <istream>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,30 @@ struct FleetCosts {
   int workloads_held = 4;    // by a device, open
   double spilling = 0.15;    // share of candidates that keep registers in local memory
   double twins = 0.1;        // share that compile to what the one before them did
+  bool followers = true;     // of recorded kernels some wait for others (PlannedKernel::has_followers)
   double reserves = 0;       // share that is expected to be far behind (PlannedKernel::reserves)
 };
+
+// A kernel as it was tuned: its candidates, best guess first.
+struct RecordedKernel {
+  struct Candidate {
+    std::string schedule;
+    double build_ms = 0, try_ms = 0;
+    double us = 0;  // of the kernel itself; 0: it spills
+  };
+  int program = 0;
+  double open_ms = 0, final_ms = 0;
+  std::vector<Candidate> candidates;
+};
+// Lines "kernel PROGRAM OPEN_MS FINAL_MS", each followed by its "candidate BUILD_MS TRY_MS US SCHEDULE".
+// A line that is none ends the list.
+std::vector<RecordedKernel> read_kernels(std::istream& text);
 
 struct FleetWork {
   int programs = 3;
   int kernels = 47;       // of each program
   double candidates = 8;  // of each kernel, the mean
+  std::vector<RecordedKernel> recorded{};  // instead of those, where there are any
 };
 
 struct FleetFigures {

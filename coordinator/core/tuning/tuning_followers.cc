@@ -19,7 +19,7 @@ namespace kiln {
 namespace {
 
 constexpr double kAlike = 2.5;     // ScheduleList::distance of a candidate and its leader, at most
-constexpr double kNear = 1.1;      // times the best of those that lead
+constexpr double kNear = 1.07;     // times the best of those that lead
 constexpr int kMostCompared = 512;  // candidates of a task whose list is searched for followers
 
 }  // namespace
