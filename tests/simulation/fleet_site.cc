@@ -34,7 +34,7 @@ Target fleet_target() {
 }
 
 WorkerReport fleet_report(const std::string& name, int compilers, bool only_builds) {
-  constexpr int kMostSlots = 8;  // as kiln-worker asks for
+  constexpr int kMostSlots = 12;  // as kiln-worker asks for
   WorkerReport report;
   report.worker = name;
   report.target = only_builds ? Target{Backend::kCuda, "", "", 0, ""} : fleet_target();

@@ -33,7 +33,7 @@ struct FleetCosts {
   double handling = 0.2;     // the coordinator's part of a message, encoding and signing included
   double store = 4;          // until a write is durable
   double plan = 400;         // from a request to its plan
-  int workloads_held = 4;    // by a device, open
+  int workloads_held = 24;   // by a device, open
   double spilling = 0.15;    // share of candidates that keep registers in local memory
   double twins = 0.1;        // share that compile to what the one before them did
   bool followers = true;     // of recorded kernels some wait for others (PlannedKernel::has_followers)

@@ -202,7 +202,8 @@ void KernelEvaluator::forget_old_workloads() {
   int64_t bytes = 0;
   size_t count = 0;
   std::erase_if(opened_, [&](const OpenCase& opened) {  // in order, the current one first
-    bytes += 2 * opened.workload.byte_size();
+    const int64_t own = opened.workload.byte_size();
+    bytes += own + std::max(own, opened.buffers ? opened.buffers->bytes() : 0);
     ++count;
     return count > 1 && (count > policy.max_workloads || bytes > policy.kept_bytes);
   });

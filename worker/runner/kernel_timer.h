@@ -20,6 +20,7 @@ class RotatingBuffers {
   // Arguments of a launch, the next copy each time.
   std::span<const DevicePtr> next();
   size_t copies() const { return sets_.size(); }
+  int64_t bytes() const { return memory_.bytes(); }  // of all
 
  private:
   RotatingBuffers() = default;

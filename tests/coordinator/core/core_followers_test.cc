@@ -1,0 +1,132 @@
+// Candidates that are much like another: when they are tried, and what is reported of them.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tests/coordinator/core/core_bench.h"
+
+namespace kiln {
+namespace {
+
+// By candidate: 0 leads 1, 2 leads 3 and 4.
+PlannedKernel kernel_with_followers() {
+  PlannedKernel planned = planned_kernel("k", 0);
+  for (const int64_t rows : {16, 32})
+    for (const int64_t shared : {0, 1})
+      planned.schedules.push_back({"cpu.pointwise", {{"rows", rows}, {"shared", shared}}});
+  std::swap(planned.schedules[1], planned.schedules[2]);
+  planned.schedules.push_back({"cpu.pointwise", {{"rows", 64}, {"shared", 1}}});
+  planned.has_followers = true;
+  return planned;
+}
+
+class CoreFollowers : public ::testing::Test {
+ protected:
+  // A worker with one slot, which has nothing else to do only before and after.
+  void start(PlannedKernel planned, int slots = 1) {
+    WorkerReport self = bench_.report_of("w");
+    self.slots = slots;
+    bench_.step(ReportReceived{"w", self});
+    bench_.start({std::move(planned)});
+  }
+  // Candidates of `us` are right, in finals as long as they are not among `wrong_late`.
+  void work_off(const std::map<int, double>& us, const std::set<int>& wrong_late = {}) {
+    bench_.work_off("w", [&](const Job& job) {
+      std::vector<CandidateResult> results;
+      const bool is_final = job.kind == Job::Kind::kFinal;
+      for (const int i : indices(job)) {
+        if (!is_final) tried_.push_back(i);
+        const bool is_right = us.contains(i) && !(is_final && wrong_late.contains(i));
+        results.push_back(is_right ? ok_result(job, i, us.at(i))
+                                   : bad_result(job, i, Verdict::kWrongResult));
+      }
+      WorkerReport report = bench_.report_of("w", {}, std::move(results));
+      report.slots = 1;
+      bench_.step(ReportReceived{"w", std::move(report)});
+    });
+    bench_.store_all();
+  }
+  const KernelReport& report() const { return bench_.kernels.at(0).kernel.report; }
+  std::string winner() const {
+    return bench_.kernels.size() == 1 ? bench_.kernels.front().kernel.schedule : "";
+  }
+
+  CoreBench bench_{[] {
+    CoreOptions options;
+    options.batch_size = 8;
+    return options;
+  }()};
+  std::vector<int> tried_;
+};
+
+TEST_F(CoreFollowers, ArePassedOverWhereTheirLeaderIsFarBehind) {
+  start(kernel_with_followers());
+  work_off({{0, 100}, {1, 90}, {2, 150}, {3, 10}, {4, 10}});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(winner(), kernel_with_followers().schedules[1].to_string());
+  EXPECT_EQ(report().candidates, 3) << "as if they had not been listed";
+  EXPECT_EQ(report().rejected, 0);
+}
+
+TEST_F(CoreFollowers, AreTriedWhereTheirLeaderIsNear) {
+  start(kernel_with_followers());
+  work_off({{0, 100}, {1, 90}, {2, 105}, {3, 80}, {4, 95}});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 2, 1, 3, 4}));
+  EXPECT_EQ(winner(), kernel_with_followers().schedules[3].to_string());
+}
+
+TEST_F(CoreFollowers, AreTriedWhereTheirLeaderIsWrong) {
+  start(kernel_with_followers());
+  work_off({{0, 100}, {1, 120}, {3, 80}, {4, 95}});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 2, 1, 3, 4}));
+  EXPECT_EQ(winner(), kernel_with_followers().schedules[3].to_string());
+}
+
+TEST_F(CoreFollowers, AreTriedWhereNothingIsRight) {
+  start(kernel_with_followers());
+  work_off({{4, 95}});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 2, 1, 3, 4}));
+  EXPECT_EQ(winner(), kernel_with_followers().schedules[4].to_string());
+}
+
+TEST_F(CoreFollowers, ThatWerePassedOverAreTriedWhereTheOthersProveWrongInTheirFinal) {
+  start(kernel_with_followers());
+  work_off({{0, 100}, {1, 101}, {2, 150}, {3, 200}, {4, 210}}, {0, 1, 2});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 2, 1, 3, 4}));
+  EXPECT_EQ(winner(), kernel_with_followers().schedules[3].to_string());
+  EXPECT_EQ(report().candidates, 5);
+}
+
+TEST_F(CoreFollowers, AreTriedAtOnceByAWorkerThatHasNothingElseToDo) {
+  start(kernel_with_followers(), 2);
+  EXPECT_EQ(bench_.take<SendOrders>().back().orders.jobs.size(), 2u);
+}
+
+TEST_F(CoreFollowers, AreCandidatesLikeOthersWhereTheyAreNotLookedFor) {
+  PlannedKernel planned = kernel_with_followers();
+  planned.has_followers = false;
+  start(planned);
+  work_off({{0, 100}, {1, 90}, {2, 150}, {3, 200}, {4, 200}});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+TEST_F(CoreFollowers, AreJudgedByRecordsOfAnEarlierIncarnation) {
+  PlannedKernel planned = kernel_with_followers();
+  planned.records = {record_of(planned, 0, 100), record_of(planned, 2, 150)};
+  start(planned);
+  work_off({{0, 100}, {1, 90}});
+  EXPECT_EQ(std::ranges::count(tried_, 3) + std::ranges::count(tried_, 4), 0);
+  EXPECT_EQ(std::ranges::count(tried_, 1), 1);
+}
+
+TEST_F(CoreFollowers, AreNoneOfWhatIsInReserve) {
+  PlannedKernel planned = kernel_with_followers();
+  planned.schedules[2].template_name = "cpu.vector";
+  planned.reserves = {"cpu.vector"};
+  start(planned);
+  work_off({{0, 100}, {1, 90}, {3, 101}, {4, 99}});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 3, 1, 4})) << "3 leads 4";
+}
+
+}  // namespace
+}  // namespace kiln
