@@ -29,7 +29,7 @@ using namespace kiln;
 // The candidates of one template in all programs.
 struct Candidates {
   int count = 0;
-  std::vector<Source> texts;  // distinct
+  std::vector<Source> texts;       // distinct
   std::vector<std::string> names;  // of the candidate that each is of, in JSON
   int built = 0;
   double lines = 0, ms = 0;  // of those that were built
@@ -133,7 +133,8 @@ int main(int argc, char** argv) {
   }
   fmt::print("{:32} {:>10} {:>6} {:>6} {:>8.0f} {:>8.1f}\n", "all", "", count, "",
              count > 0 ? 1e3 * seconds / static_cast<double>(count) : 0, seconds);
-  if (const Status written = each_path.empty() ? Status() : write_file(each_path, each_text); !written) {
+  if (const Status written = each_path.empty() ? Status() : write_file(each_path, each_text);
+      !written) {
     fmt::print(stderr, "{}\n", written.error().message);
     return 1;
   }

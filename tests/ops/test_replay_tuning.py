@@ -43,3 +43,34 @@ def test_forms_are_told_apart_by_what_is_no_size() -> None:
     schedule = "cuda.convolution.wgmma bm=64 bn=128 im2col=1 shared=0"
     assert replay_tuning.form_of(schedule) == "cuda.convolution.wgmma im2col=1 shared=0"
     assert math.isinf(replay_tuning.best_of([(schedule, None)]))
+
+
+def test_what_is_like_something_far_behind_is_passed_over() -> None:
+    first, second = "cuda.matmul bm={} splits=1", "cuda.matmul bm={} splits=0"
+    times = {first.format(64): 10.0, second.format(64): 12.0, first.format(128): 9.0, second.format(128): 8.0}
+    rule = replay_tuning.without_followers(2.5, 1.1)
+    assert replay_tuning.judge(rule, kernels_of(times)) == (0.75, [9 / 8])
+    assert replay_tuning.judge(rule, kernels_of({**times, second.format(64): 11.0})) == (1, [1])
+    assert replay_tuning.judge(rule, kernels_of({**times, second.format(64): None})) == (1, [1])
+
+
+def test_distances_are_those_of_the_coordinator() -> None:
+    assert replay_tuning.distance("a bm=64 bn=128", "a bm=256 bn=128") == 1
+    assert math.isclose(replay_tuning.distance("a bm=64 bn=128", "a bm=64 bn=192"), math.log2(1.5))
+    assert math.isinf(replay_tuning.distance("a bm=64 bn=0", "a bm=64 bn=1"))
+    assert math.isinf(replay_tuning.distance("a bm=64", "b bm=64"))
+
+
+def test_kernels_are_written_as_the_simulation_takes_them() -> None:
+    lists = [json.dumps({"kernels": [{"workload": "w", "candidates": [
+        {"template": "cuda.pointwise", "schedule": f"cuda.pointwise lanes={lanes}"} for lanes in (1, 2)]}]})]
+    records = [{"workload": "w", "kernel_key": "0123456789abcdef", "template": "cuda.pointwise", "verdict": "ok",
+                "schedule": "cuda.pointwise lanes=1", "median_us": 5.0},
+               {"workload": "w", "kernel_key": "0123456789abcdef", "template": "cublaslt.matmul", "verdict": "ok",
+                "schedule": "cublaslt.matmul rank=0", "median_us": 6.0}]
+    log = ("lease 1: 3 candidates of pointwise 0123456789ab, best 5 us; waited for compilers 0 ms, open 7, verify 2, time 4\n"
+           "lease 2: 2 candidates of pointwise 0123456789ab, best 5 us; waited for compilers 0 ms, open 1, verify 0, time 8\n")
+    builds = {("w", f"cuda.pointwise lanes={lanes}"): 100.0 * lanes for lanes in (1, 2)}
+    assert list(replay_tuning.recorded(records, lists, builds, log)) == [
+        "kernel 0 7 4.0", "candidate 100.0 4.0 5.000 cuda.pointwise lanes=1",
+        "candidate 200.0 2.0 0.000 cuda.pointwise lanes=2"]

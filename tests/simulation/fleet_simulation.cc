@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.add_option("SHAPE", shapes, "devices x cores [+ cores of a builder]")->capture_default_str();
   app.add_option("--held", costs.workloads_held, "workloads that a device has open")
       ->capture_default_str();
+  app.add_option("--slots", costs.slots, "leases of a device")->capture_default_str();
   std::string recorded;
   app.add_option("--recorded", recorded, "kernels as they were tuned (tests/gpu/replay_tuning.py)");
   app.add_flag("!--no-followers", costs.followers, "all candidates of those are tried");

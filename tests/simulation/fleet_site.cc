@@ -33,13 +33,12 @@ Target fleet_target() {
   return {Backend::kCuda, "sm_90a", "device", 132, "cuda-13"};
 }
 
-WorkerReport fleet_report(const std::string& name, int compilers, bool only_builds) {
-  constexpr int kMostSlots = 12;  // as kiln-worker asks for
+WorkerReport fleet_report(const std::string& name, int compilers, bool only_builds, int slots) {
   WorkerReport report;
   report.worker = name;
   report.target = only_builds ? Target{Backend::kCuda, "", "", 0, ""} : fleet_target();
   report.toolkit = "nvrtc";
-  report.slots = only_builds ? 0 : std::min(compilers, kMostSlots);
+  report.slots = only_builds ? 0 : std::min(compilers, slots);
   report.builds = true;
   report.compilers = compilers;
   if (only_builds) report.builds_for = {Target{Backend::kCuda, "sm_90a", "", 0, "cuda-13"}};

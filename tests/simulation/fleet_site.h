@@ -21,7 +21,7 @@ inline int64_t us_of(double ms) {
 }
 Target fleet_target();
 // What a worker of a fleet says of itself.
-WorkerReport fleet_report(const std::string& name, int compilers, bool only_builds);
+WorkerReport fleet_report(const std::string& name, int compilers, bool only_builds, int slots);
 
 // A kernel and what its candidates take, by its number.
 class FleetKernel {

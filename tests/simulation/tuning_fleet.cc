@@ -80,9 +80,10 @@ class Run final : public FleetWorld {
   Run(const FleetShape& shape, const FleetWork& work, const FleetCosts& costs)
       : work_(work), costs_(costs), core_(CoreOptions{}) {
     for (int i = 0; i < shape.devices; ++i)
-      add_worker(fleet_report(fmt::format("gpu{:04}", i), shape.cores, false));
+      add_worker(fleet_report(fmt::format("gpu{:04}", i), shape.cores, false, costs.slots));
     for (int i = 0; i < shape.builders; ++i)
-      add_worker(fleet_report(fmt::format("builder{:04}", i), shape.builder_cores, true));
+      add_worker(
+          fleet_report(fmt::format("builder{:04}", i), shape.builder_cores, true, costs.slots));
   }
 
   FleetFigures run() {

@@ -36,8 +36,9 @@ struct FleetCosts {
   int workloads_held = 24;   // by a device, open
   double spilling = 0.15;    // share of candidates that keep registers in local memory
   double twins = 0.1;        // share that compile to what the one before them did
-  bool followers = true;     // of recorded kernels some wait for others (PlannedKernel::has_followers)
-  double reserves = 0;       // share that is expected to be far behind (PlannedKernel::reserves)
+  int slots = 12;            // leases of a device, at most
+  bool followers = true;  // of recorded kernels some wait for others (PlannedKernel::has_followers)
+  double reserves = 0;    // share that is expected to be far behind (PlannedKernel::reserves)
 };
 
 // A kernel as it was tuned: its candidates, best guess first.
@@ -57,8 +58,8 @@ std::vector<RecordedKernel> read_kernels(std::istream& text);
 
 struct FleetWork {
   int programs = 3;
-  int kernels = 47;       // of each program
-  double candidates = 8;  // of each kernel, the mean
+  int kernels = 47;                        // of each program
+  double candidates = 8;                   // of each kernel, the mean
   std::vector<RecordedKernel> recorded{};  // instead of those, where there are any
 };
 

@@ -13,12 +13,15 @@ namespace {
 const FleetWork kThreeModels;
 
 TEST(TuningFleet, TakesWhatWasMeasuredOnOneDevice) {
-  const FleetFigures cores16 = tune(parse_shape("1x16"), kThreeModels);
+  FleetCosts costs;
+  costs.slots = 8;  // as it was then
+  costs.workloads_held = 4;
+  const FleetFigures cores16 = tune(parse_shape("1x16"), kThreeModels, costs);
   EXPECT_EQ(cores16.answers, 3);
   EXPECT_NEAR(cores16.seconds, 20.73, 2);
   EXPECT_NEAR(cores16.busy, 0.64, 0.1);
   EXPECT_NEAR(cores16.waited_s, 6.1, 1.5);
-  EXPECT_NEAR(tune(parse_shape("1x32"), kThreeModels).seconds, 13.99, 2);
+  EXPECT_NEAR(tune(parse_shape("1x32"), kThreeModels, costs).seconds, 13.99, 2);
 }
 
 TEST(TuningFleet, CoresElsewhereAreAsGoodAsTheDevicesOwn) {
@@ -102,7 +105,8 @@ TEST(TuningFleet, WhatIsLikeSomethingFarBehindIsNotBuilt) {
 }
 
 TEST(TuningFleet, KernelsAreReadUpToALineThatIsNone) {
-  std::istringstream text("kernel 1 2.5 3\ncandidate 100 8 0 cuda.pointwise lanes=8 rows=1\n\nkernel 2 1 1\n");
+  std::istringstream text(
+      "kernel 1 2.5 3\ncandidate 100 8 0 cuda.pointwise lanes=8 rows=1\n\nkernel 2 1 1\n");
   const std::vector<RecordedKernel> kernels = read_kernels(text);
   ASSERT_EQ(kernels.size(), 1u);
   EXPECT_EQ(kernels[0].program, 1);

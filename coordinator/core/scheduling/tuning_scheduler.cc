@@ -357,7 +357,8 @@ void TuningScheduler::queue(const TuningTask& task) {
   // A final needs no compiler: devices have it while they wait for what is built.
   // Followers go while the device has their inputs and reference.
   const bool is_final = task.stage() == TuningTask::Stage::kFinals;
-  const auto turn = is_final || task.has_judged_followers() ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
+  const auto turn =
+      is_final || task.has_judged_followers() ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
   const auto place = [&](WorkQueue& queue, bool waits) {
     if (waits)
       queue.add(task.target(), task.tenants(), task.key(), turn);

@@ -18,13 +18,15 @@
 namespace kiln {
 namespace {
 
-constexpr double kAlike = 2.5;     // ScheduleList::distance of a candidate and its leader, at most
-constexpr double kNear = 1.07;     // times the best of those that lead
+constexpr double kAlike = 2.5;      // ScheduleList::distance of a candidate and its leader, at most
+constexpr double kNear = 1.07;      // times the best of those that lead
 constexpr int kMostCompared = 512;  // candidates of a task whose list is searched for followers
 
 }  // namespace
 
-bool TuningTask::are_alike(int a, int b) const { return candidates_.distance(a, b) <= kAlike; }
+bool TuningTask::are_alike(int a, int b) const {
+  return candidates_.distance(a, b) <= kAlike;
+}
 
 void TuningTask::find_followers() {
   if (mode_ != Mode::kMaxAutotune || candidates_.size() > kMostCompared) return;

@@ -292,8 +292,8 @@ class TuningTask {
   std::map<std::string, std::string> libraries_;  // by template
   std::map<std::string, OfferedKernel> offered_;  // by template: binaries that nobody builds
   std::set<std::string> reserves_;  // templates whose candidates wait for the others to be wrong
-  std::set<int> followers_;  // that wait for those that lead: none is queued or leased
-  std::vector<int> passed_over_;  // of them
+  std::set<int> followers_;         // that wait for those that lead: none is queued or leased
+  std::vector<int> passed_over_;    // of them
   bool followers_judged_ = false;
   Finals finals_;
   std::map<int, Votes> votes_;  // of candidates with a binary, or a terminal verdict

@@ -89,11 +89,18 @@ TEST_F(CoreFollowers, AreTriedWhereNothingIsRight) {
   EXPECT_EQ(winner(), kernel_with_followers().schedules[4].to_string());
 }
 
-TEST_F(CoreFollowers, ThatWerePassedOverAreTriedWhereTheOthersProveWrongInTheirFinal) {
-  start(kernel_with_followers());
-  work_off({{0, 100}, {1, 101}, {2, 150}, {3, 200}, {4, 210}}, {0, 1, 2});
-  EXPECT_EQ(tried_, (std::vector<int>{0, 2, 1, 3, 4}));
-  EXPECT_EQ(winner(), kernel_with_followers().schedules[3].to_string());
+TEST_F(CoreFollowers, ThatWerePassedOverAreTriedWhereAllOthersProveWrongInTheirFinal) {
+  PlannedKernel planned = planned_kernel("k", 0);
+  for (const int64_t shared : {0, 1})
+    for (const int64_t packed : {0, 1})
+      planned.schedules.push_back(
+          {"cpu.pointwise", {{"rows", 16}, {"shared", shared}, {"packed", packed}}});
+  planned.schedules.push_back({"cpu.pointwise", {{"rows", 32}, {"shared", 1}, {"packed", 1}}});
+  planned.has_followers = true;
+  start(planned);
+  work_off({{0, 100}, {1, 101}, {2, 150}, {3, 151}, {4, 200}}, {0, 1, 2, 3});
+  EXPECT_EQ(tried_, (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(winner(), planned.schedules[4].to_string());
   EXPECT_EQ(report().candidates, 5);
 }
 

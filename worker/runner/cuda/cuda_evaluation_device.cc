@@ -23,7 +23,7 @@ constexpr int64_t kKeptShare = 8;  // of the card's memory: an eighth is kept be
 
 constexpr EvaluationDevice::Policy kPolicy = {
     .max_workloads = 24,  // what a worker has leases of, and what is to come back for a final
-    .kept_bytes = 0,  // by the card
+    .kept_bytes = 0,      // by the card
     .reference_elements = int64_t{64} << 20,
     .most_other_sizes = int64_t{64} << 20,
     .alignment = 256,
