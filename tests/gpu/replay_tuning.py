@@ -1,15 +1,15 @@
 """What a search would have lost by building fewer candidates: replays rules on the records of a search that tried all.
 
     kiln explain MODEL.pt2 --target cuda --candidates --json > MODEL.candidates.json      (each model)
-    builds MODEL.pt2 ... --each BUILDS.jsonl                                              (what each takes a compiler)
+    builds MODEL.pt2 ... --each BUILDS.jsonl                                        (what each takes a compiler)
     kiln tune-log --data-dir DATA | python3 replay_tuning.py [--builds BUILDS.jsonl] MODEL.candidates.json ...
 
 With --worker-log LOG and --recorded FILE it also writes the kernels as `fleet_simulation --recorded` takes them.
 
-Of each rule: the share of candidates that it builds, or of what they take compilers, the geometric mean by which its best candidate is slower than the
-best of all, the kernels where that is more than 1 % and 5 %, and the worst. Kernels of which fewer than two candidates
-were timed are left out, as are candidates that call a library. A candidate's time is that of its screening; what was
-built and not timed (it spills, or is wrong) counts as a build that cannot win."""
+Of each rule: the share of candidates that it builds, or of what they take compilers, the geometric mean by which its
+best candidate is slower than the best of all, the kernels where that is more than 1 % and 5 %, and the worst. Kernels
+of which fewer than two candidates were timed are left out, as are candidates that call a library. A candidate's time is
+that of its screening; what was built and not timed (it spills, or is wrong) counts as a build that cannot win."""
 
 import argparse
 import collections
@@ -63,7 +63,7 @@ def distance(one: str, other: str) -> float:
     if name != other_name or len(decisions) != len(others):
         return math.inf
     total = 0.0
-    for decision, another in zip(decisions, others):
+    for decision, another in zip(decisions, others, strict=True):
         (what, x), (other_what, y) = decision.split("="), another.split("=")
         if what != other_what or (x != y and min(int(x), int(y)) <= 0):
             return math.inf
@@ -72,7 +72,7 @@ def distance(one: str, other: str) -> float:
 
 
 def without_followers(alike: float, near: float) -> Rule:
-    """Passes over what is like others of which none came near the best (coordinator/core/tuning/tuning_followers.cc)."""
+    """Passes over what is like others of which none came near the best (coordinator's tuning_followers.cc)."""
     def built(candidates: Candidates) -> set[str]:
         ahead: Candidates = []
         for candidate in candidates:
@@ -140,9 +140,9 @@ def judge(rule: Rule, kernels: list[Candidates], costs: list[list[float]] | None
     """The share of candidates that are built, weighed by costs, and by kernel how much slower the best of them is."""
     costs = costs or [[1.0] * len(candidates) for candidates in kernels]
     built, slower = 0.0, []
-    for candidates, cost in zip(kernels, costs):
+    for candidates, cost in zip(kernels, costs, strict=True):
         chosen = rule(candidates)
-        built += sum(each for (schedule, _), each in zip(candidates, cost) if schedule in chosen)
+        built += sum(each for (schedule, _), each in zip(candidates, cost, strict=True) if schedule in chosen)
         slower.append(best_of(each for each in candidates if each[0] in chosen) / best_of(candidates))
     return built / sum(map(sum, costs)), slower
 
@@ -195,7 +195,8 @@ def main() -> None:
               for each in map(json.loads, lines_of(options.builds) if options.builds else [])}
     if options.recorded:
         with open(options.recorded, "w") as file:
-            file.writelines(line + "\n" for line in recorded(records, lists, builds, "".join(lines_of(options.worker_log))))
+            log = "".join(lines_of(options.worker_log))
+            file.writelines(line + "\n" for line in recorded(records, lists, builds, log))
     costs = [[builds.get((name, schedule), 0.0) for schedule, _ in some] for name, some in known.items()]
     print(f"{len(kernels)} kernels, {sum(map(len, kernels))} candidates")
     for name, rule in RULES.items():

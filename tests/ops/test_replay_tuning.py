@@ -68,8 +68,8 @@ def test_kernels_are_written_as_the_simulation_takes_them() -> None:
                 "schedule": "cuda.pointwise lanes=1", "median_us": 5.0},
                {"workload": "w", "kernel_key": "0123456789abcdef", "template": "cublaslt.matmul", "verdict": "ok",
                 "schedule": "cublaslt.matmul rank=0", "median_us": 6.0}]
-    log = ("lease 1: 3 candidates of pointwise 0123456789ab, best 5 us; waited for compilers 0 ms, open 7, verify 2, time 4\n"
-           "lease 2: 2 candidates of pointwise 0123456789ab, best 5 us; waited for compilers 0 ms, open 1, verify 0, time 8\n")
+    line = "lease 1: {} candidates of pointwise 0123456789ab, best 5 us; waited for compilers 0 ms, open {}, {}\n"
+    log = line.format(3, 7, "verify 2, time 4") + line.format(2, 1, "verify 0, time 8")
     builds = {("w", f"cuda.pointwise lanes={lanes}"): 100.0 * lanes for lanes in (1, 2)}
     assert list(replay_tuning.recorded(records, lists, builds, log)) == [
         "kernel 0 7 4.0", "candidate 100.0 4.0 5.000 cuda.pointwise lanes=1",
