@@ -36,7 +36,7 @@ using namespace kiln;
 constexpr int64_t kObjectCacheBytes = int64_t{1} << 30;
 // Leases at once; more would wait here too long for the device. A GPU measures one while the
 // compilers are busy with the others, each of which is some five candidates.
-constexpr int kMaxSlots = 4, kMaxGpuSlots = 12;
+constexpr int kMaxSlots = 4, kMaxGpuSlots = 14;
 constexpr size_t kMostSandboxWords = 1000;  // bytes
 
 // Only main() and the functions that it hands this to read the environment.
