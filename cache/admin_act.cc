@@ -1,11 +1,11 @@
 // The acts in the tables of a KernelCache, too.
 #include "cache/admin_act.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cache/index.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 namespace {
@@ -34,8 +34,7 @@ std::string to_json(const AdminAct& act) {
 
 AdminAct act_of_now(std::string coordinator, std::string who, std::string request) {
   AdminAct act;
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  act.at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+  act.at_ms = unix_ms();
   act.coordinator = std::move(coordinator);
   act.who = std::move(who);
   act.request = std::move(request);

@@ -10,9 +10,8 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
-
 #include "cache/damaged.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 namespace {
@@ -35,11 +34,6 @@ CREATE TABLE contents (id INTEGER PRIMARY KEY, value BLOB NOT NULL);
 PRAGMA user_version = 1;
 COMMIT;
 )sql";
-
-int64_t system_ms() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
-}
 
 Result<Database> open_database(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
@@ -70,7 +64,7 @@ tl::unexpected<Error> no_such(const ArtifactId& id) {
 
 Result<std::unique_ptr<ArtifactStore>> ArtifactStore::open(const Path& file, SigningKey key,
                                                            Options options) {
-  if (!options.now_ms) options.now_ms = system_ms;
+  if (!options.now_ms) options.now_ms = unix_ms;
   std::string warning;
   Result<Database> db = open_database(file);
   if (!db && db.error().code == Code::kCorruption) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cache/damaged.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 namespace {
@@ -31,7 +32,7 @@ Writer::Job remove_unknown(BlobStore& blobs, std::vector<Digest> digests) {
 BackgroundMaintenance::BackgroundMaintenance(Plan plan, BlobStore& blobs, Writer& writer,
                                              AccessTimes& access_times)
     : plan_(std::move(plan)),
-      started_ms_(CacheIndex::wall_clock_ms()),
+      started_ms_(unix_ms()),
       blobs_(blobs),
       writer_(writer),
       access_times_(access_times),

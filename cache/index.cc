@@ -2,10 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
-
 #include "cache/damaged.h"
 #include "cache/sealed_rows.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 namespace {
@@ -38,11 +37,6 @@ Result<TuningRecord> read_record(const Query& row, const Digest& kernel_key) {
 
 }  // namespace
 
-int64_t CacheIndex::wall_clock_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
-
 Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock,
                                                 int64_t memory_bytes) {
   TRY(Database db, Database::open(file, Database::Access::kReadWrite));
@@ -61,7 +55,7 @@ Result<CacheIndex> CacheIndex::open_for_writing(const Path& file, Clock clock,
 Result<CacheIndex> CacheIndex::open_for_reading(const Path& file) {
   TRY(Database db, Database::open(file, Database::Access::kReadOnly));
   TRY_STATUS(check_schema(db));
-  return CacheIndex(std::move(db), wall_clock_ms);
+  return CacheIndex(std::move(db), unix_ms);
 }
 
 Status CacheIndex::check() {

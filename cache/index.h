@@ -12,6 +12,7 @@
 #include "cache/sqlite.h"
 #include "cache/store.h"
 #include "cache/tune_log.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 
@@ -35,12 +36,11 @@ class CacheIndex {
   static constexpr int64_t kCheckedAtOnceBytes = 32 << 20;
 
   using Clock = std::function<int64_t()>;  // milliseconds of the wall clock
-  static int64_t wall_clock_ms();
 
   // For the writer: creates or checks the database. kCorruption when it is damaged (a large one is
   // checked in passing only; check() does the rest later), kUnsupported when a newer Kiln wrote it.
   // Keeps up to `memory_bytes` of pages, since keys come in no order.
-  static Result<CacheIndex> open_for_writing(const Path& file, Clock clock = wall_clock_ms,
+  static Result<CacheIndex> open_for_writing(const Path& file, Clock clock = unix_ms,
                                              int64_t memory_bytes = int64_t{64} << 20);
   // REQUIRES: a writer has opened it before. kUnsupported when an older or a newer Kiln did.
   static Result<CacheIndex> open_for_reading(const Path& file);

@@ -16,6 +16,7 @@
 #include "cache/damaged.h"
 #include "cache/index.h"
 #include "cache/readers.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/base/own_directory.h"
 
 namespace kiln {
@@ -108,7 +109,7 @@ Result<CacheIndex> open_index(const Path& file, const CacheOptions& options) {
 
 Result<std::unique_ptr<KernelCache>> KernelCache::open(const Path& directory,
                                                        CacheOptions options) {
-  if (!options.now_ms) options.now_ms = CacheIndex::wall_clock_ms;
+  if (!options.now_ms) options.now_ms = unix_ms;
   TRY_STATUS(make_directories(directory));
   TRY_STATUS(check_ours(directory));
   Result<FileLock> lock = FileLock::try_acquire(directory / "lock", FileLock::Mode::kExclusive);

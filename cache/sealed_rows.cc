@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -57,8 +58,7 @@ Result<Target> target_from_text(std::string_view text) {
   TRY(Target target, Target::parse(text.substr(0, first)));
   const std::string_view facts = text.substr(first + 1, second - first - 1);
   const size_t units_end = std::min(facts.find(' '), facts.size());
-  const auto parsed = std::from_chars(facts.data(), facts.data() + units_end, target.units);
-  if (parsed.ec != std::errc() || parsed.ptr != facts.data() + units_end)
+  if (!read_number(facts.substr(0, units_end), target.units))
     return fail(Code::kCorruption, "index: not a target");
   if (units_end < facts.size()) target.toolkit = facts.substr(units_end + 1);
   target.device_model = text.substr(second + 1);

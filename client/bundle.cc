@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -14,15 +15,8 @@ using SharedFiles = std::shared_ptr<const ProgramFiles>;
 
 constexpr std::string_view kMagic = "kiln-bundle ";
 constexpr int64_t kFormat = 1;
-constexpr size_t kMostParts = 1 << 20;  // programs and binaries
-constexpr size_t kTrailerBytes = 65;    // a digest in hex, and a newline
-
-std::optional<int64_t> number(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
+constexpr size_t kMaxBundleParts = 1 << 20;  // programs and binaries
+constexpr size_t kTrailerBytes = 65;         // a digest in hex, and a newline
 
 // Up to `end`, which is removed too; none: there is no such.
 std::optional<std::string_view> take_until(std::string_view& text, char end) {
@@ -90,16 +84,17 @@ class Reader {
   Status check_format() {
     std::string_view text = whole_;
     const auto line = text.starts_with(kMagic) ? take_until(text, '\n') : std::nullopt;
-    const auto format = line ? number(line->substr(kMagic.size())) : std::nullopt;
-    if (!format)
+    int64_t format = 0;
+    const bool is_bundle = line && read_count(line->substr(kMagic.size()), format);
+    if (!is_bundle)
       return fail(Code::kInvalidArgument,
                   what_ + " is none: `kiln bundle LIST -o FILE` writes one");
-    if (*format > kFormat)
+    if (format > kFormat)
       return fail(
           Code::kUnsupported,
           fmt::format("{} has format {}, which a newer Kiln wrote; this one reads up to {}: "
                       "update it",
-                      what_, *format, kFormat));
+                      what_, format, kFormat));
     rest_ = text;
     return {};
   }
@@ -114,13 +109,14 @@ class Reader {
       if (*line == "end") break;
       const auto kind = take_until(*line, ' ');
       const auto size_text = kind ? take_until(*line, ' ') : std::nullopt;
-      const auto size = size_text ? number(*size_text) : std::nullopt;
+      int64_t size = 0;
+      const bool is_sized = size_text && read_count(*size_text, size);
       const bool is_program = kind == "program";
-      if (!size || (!is_program && kind != "blob")) return fail(damaged("its list is altered"));
-      if (static_cast<size_t>(*size) > whole_.size()) return fail(damaged("it is cut short"));
-      if (parts.size() == kMostParts) return fail(damaged("its list is too long"));
-      sum += static_cast<size_t>(*size);
-      parts.push_back({is_program, *size, *line, {}});
+      if (!is_sized || (!is_program && kind != "blob")) return fail(damaged("its list is altered"));
+      if (static_cast<size_t>(size) > whole_.size()) return fail(damaged("it is cut short"));
+      if (parts.size() == kMaxBundleParts) return fail(damaged("its list is too long"));
+      sum += static_cast<size_t>(size);
+      parts.push_back({is_program, size, *line, {}});
     }
     if (rest_.size() < sum + kTrailerBytes)
       return fail(damaged(fmt::format("it is cut short: {} bytes are missing",

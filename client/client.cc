@@ -14,7 +14,7 @@
 #include "client/revocation_store.h"
 #include "client/service_request.h"
 #include "client/toolchains.h"
-#include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/compile/local.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/kernels/registry.h"

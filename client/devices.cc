@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/runtime/cpu_device.h"
 
 namespace kiln {

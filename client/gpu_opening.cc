@@ -2,14 +2,12 @@
 
 #include <chrono>
 
+#include "compiler_core/base/clock.h"
+
 namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 }  // namespace
 

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -15,24 +16,10 @@ constexpr char kComment[] =
     "# The programs that `kiln compile --locked` must get; `kiln lock FILE...` makes it anew.\n";
 
 // The first word, which is removed with the space behind it.
-std::string_view take_word(std::string_view& text) {
-  const size_t end = std::min(text.find(' '), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return word;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 template <class Value = int>
 Result<Value> integer(std::string_view text) {
   Value value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= 0) return value;
+  if (read_count(text, value)) return value;
   return fail(Code::kInvalidArgument, "'" + std::string(text) + "' is no number");
 }
 

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "compiler_core/base/text.h"
 #include "compiler_core/runtime/cuda_device.h"
 #include "worker/build/compile_pool.h"
 #include "worker/build/toolchain.h"
@@ -20,10 +20,8 @@ constexpr int64_t kDescribeQuietMs = 60'000;
 std::optional<int> gpu_number(std::string_view device) {
   if (device == "cuda") return 0;
   if (!device.starts_with("cuda:")) return std::nullopt;
-  const char* const end = device.data() + device.size();
-  int number = -1;
-  const auto [at, error] = std::from_chars(device.data() + 5, end, number);
-  return error == std::errc() && at == end && number >= 0 ? std::optional(number) : std::nullopt;
+  int number = 0;
+  return read_count(device.substr(5), number) ? std::optional(number) : std::nullopt;
 }
 
 using SandboxPtr = std::shared_ptr<const Sandbox>;

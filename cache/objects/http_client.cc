@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "compiler_core/base/text.h"
+
 namespace kiln {
 namespace {
 
@@ -21,20 +23,6 @@ constexpr long kOk = 200;
 void prepare_curl() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-}
-
-std::string lower(std::string_view text) {
-  std::string low(text);
-  for (char& c : low)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return low;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
 // A request that a connection works on.
@@ -55,7 +43,7 @@ size_t on_header(char* data, size_t, size_t size, void* context) {
   if ((transfer.header_bytes += size) > kHeaderBytes) return 0;
   if (line.starts_with("HTTP/")) transfer.response.headers.clear();  // after a 100 Continue
   if (const size_t colon = line.find(':'); colon != std::string_view::npos)
-    transfer.response.headers[lower(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
+    transfer.response.headers[lower_case(line.substr(0, colon))] = trimmed(line.substr(colon + 1));
   return size;
 }
 

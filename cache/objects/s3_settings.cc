@@ -3,30 +3,24 @@
 #include <map>
 
 #include "compiler_core/base/file.h"
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
-
-std::string_view without_blanks(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 // The settings under "[section]" of a file as AWS writes them: NAME = VALUE, # and ; begin comments.
 std::map<std::string, std::string> section_of(std::string_view text, std::string_view section) {
   std::map<std::string, std::string> settings;
   for (bool inside = false; !text.empty();) {
     const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = without_blanks(text.substr(0, end));
+    const std::string_view line = trimmed(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
     const size_t equals = line.find('=');
     if (line.front() == '[' && line.back() == ']')
-      inside = without_blanks(line.substr(1, line.size() - 2)) == section;
+      inside = trimmed(line.substr(1, line.size() - 2)) == section;
     else if (inside && equals != std::string_view::npos)
-      settings[std::string(without_blanks(line.substr(0, equals)))] =
-          without_blanks(line.substr(equals + 1));
+      settings[std::string(trimmed(line.substr(0, equals)))] = trimmed(line.substr(equals + 1));
   }
   return settings;
 }

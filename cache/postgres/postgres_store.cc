@@ -24,6 +24,7 @@
 #include "cache/postgres/reads.h"
 #include "cache/postgres/spooled_writes.h"
 #include "cache/postgres/term.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 namespace {
@@ -31,11 +32,6 @@ namespace {
 constexpr int kLookUpThreads = 2;
 constexpr int kSweptAtOnce = 256;
 constexpr auto kTotalsEvery = std::chrono::seconds(1);
-
-int64_t wall_clock_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-}
 
 }  // namespace
 
@@ -222,7 +218,7 @@ PostgresStore::~PostgresStore() = default;
 Result<std::unique_ptr<PostgresStore>> PostgresStore::open(const std::string& url,
                                                            std::unique_ptr<ObjectStore> objects,
                                                            PostgresStoreOptions options) {
-  if (!options.now_ms) options.now_ms = wall_clock_ms;
+  if (!options.now_ms) options.now_ms = unix_ms;
   const std::string name = "kiln-coordinator";
   TRY(Beginning begun, begin_writing(url, name, options));
   std::unique_ptr<Spool> spool;

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "cache/sealed_rows.h"
 #include "compiler_core/base/own_directory.h"
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -22,18 +22,6 @@ struct RowText {
   Digest seal;
   std::string_view first, second;  // of the file's bytes
 };
-
-std::string_view take_word(std::string_view& line) {
-  const size_t end = std::min(line.find(' '), line.size());
-  const std::string_view word = line.substr(0, end);
-  line.remove_prefix(std::min(end + 1, line.size()));
-  return word;
-}
-
-bool read_number(std::string_view text, uint64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 Result<RowText> row_text(std::string_view bytes) {
   const auto bad = [] { return fail(Code::kCorruption, "not a row of a spool"); };

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <fstream>
 
 #include "cache/blob_store.h"
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -13,18 +13,6 @@ namespace {
 constexpr std::string_view kMagic = "kiln-export ";
 constexpr int64_t kFormat = 1;
 constexpr int kReadAhead = 64;  // binaries
-
-std::string_view take_word(std::string_view& line) {
-  const size_t end = std::min(line.find(' '), line.size());
-  const std::string_view word = line.substr(0, end);
-  line.remove_prefix(std::min(end + 1, line.size()));
-  return word;
-}
-
-bool read_number(std::string_view text, int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0;
-}
 
 Result<std::string> checked(Result<std::string> bytes, const Digest& digest) {
   if (bytes && Digest::of(*bytes) != digest)
@@ -61,7 +49,7 @@ Result<ExportFacts> ExportFacts::parse(std::string_view text) {
   const auto none = [] { return fail(Code::kInvalidArgument, "this is no export of Kiln's"); };
   int64_t format = 0;
   std::string_view line = text.substr(0, text.find('\n'));
-  if (!line.starts_with(kMagic) || !read_number(line.substr(kMagic.size()), format)) return none();
+  if (!line.starts_with(kMagic) || !read_count(line.substr(kMagic.size()), format)) return none();
   if (format > kFormat)
     return fail(Code::kUnsupported,
                 fmt::format("the export has format {}, which a newer Kiln wrote; this one reads up "
@@ -76,20 +64,20 @@ Result<ExportFacts> ExportFacts::parse(std::string_view text) {
     bool good = true;
     if (name == "part") {
       Part& part = facts.parts.emplace_back();
-      good = read_number(take_word(line), part.bytes);
+      good = read_count(take_word(line), part.bytes);
       TRY(part.digest, Digest::parse(line));
     } else if (name == "programs") {
-      good = read_number(line, facts.programs);
+      good = read_count(line, facts.programs);
     } else if (name == "kernels") {
-      good = read_number(line, facts.kernels);
+      good = read_count(line, facts.kernels);
     } else if (name == "blobs") {
-      good = read_number(line, facts.blobs);
+      good = read_count(line, facts.blobs);
     } else if (name == "records") {
-      good = read_number(line, facts.records);
+      good = read_count(line, facts.records);
     } else if (name == "blob_bytes") {
-      good = read_number(line, facts.blob_bytes);
+      good = read_count(line, facts.blob_bytes);
     } else if (name == "missing_blobs") {
-      good = read_number(line, facts.missing_blobs);
+      good = read_count(line, facts.missing_blobs);
     }
     if (!good) return none();
   }

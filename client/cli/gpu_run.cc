@@ -2,7 +2,7 @@
 
 #include "client/cli/device_tensors.h"
 #include "client/compiled_program.h"
-#include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/runtime/cuda_graph.h"
 #include "compiler_core/tune/measurement.h"
 

@@ -1,24 +1,19 @@
 #include "client/cli/session.h"
+#include "compiler_core/base/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace kiln::cli {
 namespace {
-
-bool read_number(std::string_view text, int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0;
-}
 
 Result<std::vector<int64_t>> parse_sizes(std::string_view list) {
   std::vector<int64_t> sizes;
   for (size_t at = 0; at <= list.size();) {
     const size_t comma = std::min(list.find(',', at), list.size());
     int64_t size = 0;
-    if (!read_number(list.substr(at, comma - at), size))
+    if (!read_count(list.substr(at, comma - at), size))
       return fail(Code::kInvalidArgument,
                   fmt::format("'{}' is not a list of sizes such as 1,32,512", list));
     sizes.push_back(size);
@@ -31,13 +26,13 @@ Result<std::vector<int64_t>> parse_sizes(std::string_view list) {
 Result<size_t> find_symbol(std::string_view name, const ExportedProgram& program) {
   const size_t count = program.graph.symbols().size();
   int64_t number = 0;
-  if (name.starts_with("s") && read_number(name.substr(1), number)) {
+  if (name.starts_with("s") && read_count(name.substr(1), number)) {
     if (static_cast<size_t>(number) < count) return static_cast<size_t>(number);
     return fail(Code::kInvalidArgument,
                 fmt::format("{} is no size of the program, which has {}", name, count));
   }
   const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos || !read_number(name.substr(dot + 1), number))
+  if (dot == std::string_view::npos || !read_count(name.substr(dot + 1), number))
     return fail(Code::kInvalidArgument,
                 fmt::format("'{}' is neither a symbol (s0) nor an input's axis (x.0)", name));
   for (const ExportedInput& input : program.inputs) {

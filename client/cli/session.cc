@@ -5,6 +5,7 @@
 #include "cache/objects/link_reader.h"
 #include "client/exported_directory.h"
 #include "compiler_core/runtime/cuda_device.h"
+#include "schema/keys/key_file.h"
 #include "schema/messages.h"
 
 namespace kiln::cli {
@@ -39,6 +40,13 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
   // It asked no service yet: what is unavailable is the cache directory.
   if (!made && made.error().code == Code::kUnavailable) made.error().code = Code::kInvalidArgument;
   return made;
+}
+
+Result<std::string> expected_signer(const Options& options) {
+  if (!options.signer.empty()) return read_signer(options.signer);
+  if (options.key.empty()) return std::string();
+  TRY(const ClientKey key, read_client_key(options.key));
+  return key.signing_key.empty() ? std::string() : parse_public_key(key.signing_key);
 }
 
 Result<CompileOptions> compile_options(const Options& options) {

@@ -19,6 +19,10 @@ Result<std::unique_ptr<Client>> make_client(const Options& options, bool open_gp
 // Target, mode, deadline, CUDA graphs, background.
 Result<CompileOptions> compile_options(const Options& options);
 
+// The public key that --signer names, else that of the coordinator of the key file; empty: neither is
+// given, or the file has none.
+Result<std::string> expected_signer(const Options& options);
+
 // The sizes to tune at, as --hint gives them: "s0=1,32,512" for a symbol of the graph, or
 // "x.0=1,32" for axis 0 of the input that the model calls x. One list for each symbol of the graph.
 // kInvalidArgument: no such form, symbol, input or axis, or an axis whose size is fixed.

@@ -3,6 +3,8 @@
 #include <sodium/crypto_generichash_blake2b.h>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/signature.h"
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 
@@ -14,24 +16,10 @@ crypto_generichash_blake2b_state* state_of(std::array<uint8_t, 384>& bytes) {
   return reinterpret_cast<crypto_generichash_blake2b_state*>(bytes.data());
 }
 
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
-constexpr char kHexDigits[] = "0123456789abcdef";
-
 }  // namespace
 
 std::string Digest::hex() const {
-  std::string text;
-  text.reserve(64);
-  for (uint8_t b : bytes) {
-    text += kHexDigits[b >> 4];
-    text += kHexDigits[b & 15];
-  }
-  return text;
+  return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::string Digest::short_hex() const {
@@ -45,11 +33,8 @@ bool Digest::is_zero() const {
 Result<Digest> Digest::parse(std::string_view hex) {
   Digest digest;
   if (hex.size() != 64) return fail(Code::kInvalidArgument, "a digest has 64 hex digits");
-  for (size_t i = 0; i < 32; ++i) {
-    const int high = hex_value(hex[2 * i]), low = hex_value(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return fail(Code::kInvalidArgument, "a digest has hex digits only");
-    digest.bytes[i] = static_cast<uint8_t>(high << 4 | low);
-  }
+  if (!read_hex(hex, digest.bytes))
+    return fail(Code::kInvalidArgument, "a digest has hex digits only");
   return digest;
 }
 

@@ -10,6 +10,14 @@
 
 namespace kiln {
 
+// Strings of bytes, as libsodium takes them.
+inline const unsigned char* unsigned_bytes(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+inline unsigned char* unsigned_bytes(std::string& text) {
+  return reinterpret_cast<unsigned char*>(text.data());
+}
+
 // 32 bytes, not hex; base/signature's to_hex() prints them.
 std::string sha256(std::string_view message);
 

@@ -4,12 +4,13 @@
 #include <sodium/randombytes.h>
 #include <sys/stat.h>
 
-#include <charconv>
 #include <ctime>
 #include <sstream>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/file.h"
+#include "compiler_core/base/primitives.h"
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -23,27 +24,11 @@ constexpr std::string_view kEndorsed = " endorsed ";
 constexpr char kKeyFile[] = "ed25519.key", kPublicFile[] = "ed25519.pub",
                kEndorsementsFile[] = "endorsements";
 
-const unsigned char* unsigned_of(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
-unsigned char* unsigned_of(std::string& text) {
-  return reinterpret_cast<unsigned char*>(text.data());
-}
-
-int digit_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
 Result<std::string> from_hex(std::string_view hex, size_t size) {
   std::string bytes(size, '\0');
   if (hex.size() != 2 * size) return fail(Code::kCorruption, "not as long as it should be");
-  for (size_t i = 0; i < size; ++i) {
-    const int high = digit_value(hex[2 * i]), low = digit_value(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return fail(Code::kCorruption, "not hex digits");
-    bytes[i] = static_cast<char>(high << 4 | low);
-  }
+  if (!read_hex(hex, {unsigned_bytes(bytes), size}))
+    return fail(Code::kCorruption, "not hex digits");
   return bytes;
 }
 
@@ -63,8 +48,8 @@ Status check_private(const Path& file) {
 
 bool is_signed(const Digest& message, std::string_view bytes, std::string_view key) {
   return key.size() == kPublicKeyBytes && bytes.size() == kSignatureBytes &&
-         crypto_sign_ed25519_verify_detached(unsigned_of(bytes), message.bytes.data(),
-                                             message.bytes.size(), unsigned_of(key)) == 0;
+         crypto_sign_ed25519_verify_detached(unsigned_bytes(bytes), message.bytes.data(),
+                                             message.bytes.size(), unsigned_bytes(key)) == 0;
 }
 
 // Whether who trusts `endorsement.by` may trust `successor` now.
@@ -92,6 +77,7 @@ Endorsement endorsement_of(std::string_view key, const Path& folder) {
 std::string to_hex(std::string_view bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
+  hex.reserve(2 * bytes.size());
   for (const char c : bytes) {
     hex += kDigits[static_cast<unsigned char>(c) >> 4];
     hex += kDigits[static_cast<unsigned char>(c) & 15];
@@ -124,9 +110,7 @@ Result<Endorsement> Endorsement::parse(std::string_view text) {
   const auto bytes = from_hex(text.substr(second + 1), kSignatureBytes);
   const std::string_view until = text.substr(first + 1, second - first - 1);
   Endorsement endorsement;
-  const auto [end, error] =
-      std::from_chars(until.data(), until.data() + until.size(), endorsement.until_s);
-  if (!by || !bytes || error != std::errc() || end != until.data() + until.size()) return fail(bad);
+  if (!by || !bytes || !read_number(until, endorsement.until_s)) return fail(bad);
   endorsement.by = *by;
   endorsement.bytes = *bytes;
   return endorsement;
@@ -162,8 +146,8 @@ Result<Signature> Signature::parse(std::string_view text) {
 SigningKey::SigningKey(std::string_view seed)
     : public_key_(kPublicKeyBytes, '\0'), secret_key_(crypto_sign_ed25519_SECRETKEYBYTES, '\0') {
   CHECK(seed.size() == kSeedBytes, "a seed has 32 bytes");
-  crypto_sign_ed25519_seed_keypair(unsigned_of(public_key_), unsigned_of(secret_key_),
-                                   unsigned_of(seed));
+  crypto_sign_ed25519_seed_keypair(unsigned_bytes(public_key_), unsigned_bytes(secret_key_),
+                                   unsigned_bytes(seed));
 }
 
 SigningKey SigningKey::generate() {
@@ -240,8 +224,8 @@ Result<std::string> read_public_key(const Path& folder) {
 
 Signature SigningKey::sign(const Digest& message) const {
   Signature signature{public_key_, std::string(kSignatureBytes, '\0'), endorsement_};
-  crypto_sign_ed25519_detached(unsigned_of(signature.bytes), nullptr, message.bytes.data(),
-                               message.bytes.size(), unsigned_of(std::string_view(secret_key_)));
+  crypto_sign_ed25519_detached(unsigned_bytes(signature.bytes), nullptr, message.bytes.data(),
+                               message.bytes.size(), unsigned_bytes(std::string_view(secret_key_)));
   return signature;
 }
 

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "compiler_core/base/signature.h"
+#include "compiler_core/base/text.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/custom_source.h"
 #include "compiler_core/ir/text.h"
@@ -84,18 +86,6 @@ void put(std::string& fields, std::string_view field) {
   fields += std::to_string(field.size()) + ":" + std::string(field);
 }
 
-std::string to_hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(2 * bytes.size());
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
-  return hex;
-}
-
 tl::unexpected<Error> malformed() {
   return fail(Code::kInvalidArgument, "a custom call's definition is malformed");
 }
@@ -131,8 +121,7 @@ class Fields {
   int64_t number() {
     const std::string_view field = text();
     int64_t value = 0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    ok_ = ok_ && error == std::errc() && end == field.data() + field.size();
+    ok_ = read_number(field, value) && ok_;
     return ok_ ? value : 0;
   }
   // How many items follow: never more than there are bytes.
@@ -187,8 +176,7 @@ Result<int64_t> evaluate_product(const CustomKernel& kernel, std::span<const int
     const size_t star = rest.find('*');
     const std::string_view factor = rest.substr(0, star);
     int64_t value = 0;
-    const auto [end, error] = std::from_chars(factor.data(), factor.data() + factor.size(), value);
-    if (error != std::errc() || end != factor.data() + factor.size()) {
+    if (!read_number(factor, value)) {
       const auto named = [&](const CustomDecision& d) { return d.name == factor; };
       const auto it = std::find_if(kernel.decisions.begin(), kernel.decisions.end(), named);
       if (it == kernel.decisions.end()) return bad();

@@ -11,6 +11,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "compiler_core/base/text.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/custom_call.h"
 
@@ -110,9 +111,7 @@ class Line {
   Result<int64_t> integer() {
     const std::string_view text = word();
     int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || text.empty())
-      return bad("expected an integer");
+    if (!read_number(text, value)) return bad("expected an integer");
     return value;
   }
   // "[a,b,...]" of sizes.
@@ -139,9 +138,7 @@ class Line {
     if (text.empty() || text.size() > 64) return bad("expected a value");
     if (!is_float(dtype)) {
       int64_t number = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (error != std::errc() || end != text.data() + text.size())
-        return bad("expected an integer");
+      if (!read_number(text, number)) return bad("expected an integer");
       if (dtype == DType::kBool && (number < 0 || number > 1)) return bad("a bool is 0 or 1");
       return ConstantAttr{static_cast<uint64_t>(number)};
     }
@@ -247,13 +244,10 @@ class Parser {
   Status symbol(Line& line) {
     const std::string expected = "s" + std::to_string(symbols_);
     const std::string_view name = line.word();
-    const auto number = [](std::string_view text, int64_t& value) {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      return error == std::errc() && end == text.data() + text.size();
-    };
     const bool declares = line.take("=") && line.take("symbol");
     int64_t id = 0;
-    if (declares && name.starts_with('s') && number(name.substr(1), id) && id >= 0 && id < symbols_)
+    if (declares && name.starts_with('s') && read_number(name.substr(1), id) && id >= 0 &&
+        id < symbols_)
       return line.bad(std::string(name) + " has a range already");
     if (name != expected || !declares)
       return line.bad("expected '" + expected + " = symbol MIN..MAX hint N', a node or 'return'");
@@ -261,8 +255,8 @@ class Parser {
     std::string_view range = line.word();
     const size_t dots = range.find("..");
     SymbolRange bounds;
-    if (dots == std::string_view::npos || !number(range.substr(0, dots), bounds.min) ||
-        !number(range.substr(dots + 2), bounds.max) || bounds.min < 0)
+    if (dots == std::string_view::npos || !read_number(range.substr(0, dots), bounds.min) ||
+        !read_number(range.substr(dots + 2), bounds.max) || bounds.min < 0)
       return line.bad("expected a range MIN..MAX");
     if (bounds.max < bounds.min)
       return line.bad("the range of " + expected + " is empty: " + std::string(range));

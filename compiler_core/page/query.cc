@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "compiler_core/base/text.h"
 #include "compiler_core/page/values.h"
 
 namespace kiln::page {
 namespace {
 
 constexpr size_t kRows = 50, kMostRows = 250;
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 size_t number(const std::string& text, size_t otherwise) {
   size_t value = 0;
@@ -29,18 +24,9 @@ char lower(char c) {
 }  // namespace
 
 std::string decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
-    if (text[i] == '%' && high >= 0 && low >= 0) {
-      out += static_cast<char>(high << 4 | low);
-      i += 2;
-    } else {
-      out += text[i] == '+' ? ' ' : text[i];
-    }
-  }
-  return out;
+  std::string with_blanks(text);
+  std::ranges::replace(with_blanks, '+', ' ');
+  return percent_decoded(with_blanks);
 }
 
 Query Query::parse(std::string_view text) {

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <vector>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -14,18 +15,8 @@ constexpr std::string_view kHead = "kiln-revocations 1";
 
 std::vector<std::string_view> words(std::string_view line) {
   std::vector<std::string_view> found;
-  while (!line.empty()) {
-    const size_t end = std::min(line.find(' '), line.size());
-    found.push_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
+  while (!line.empty()) found.push_back(take_word(line));
   return found;
-}
-
-template <class T>
-bool read(std::string_view text, T& number) {
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && number >= 0;
 }
 
 }  // namespace
@@ -57,13 +48,14 @@ Result<Revocations> Revocations::parse(std::string_view text) {
     const size_t end = std::min(text.find('\n'), text.size());
     const auto said = words(text.substr(0, end));
     if (line == 0 && text.substr(0, end) != kHead) return damaged();
-    if (line == 1 && (said.size() != 2 || said[0] != "serial" || !read(said[1], list.serial_)))
+    if (line == 1 &&
+        (said.size() != 2 || said[0] != "serial" || !read_count(said[1], list.serial_)))
       return damaged();
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line < 2) continue;
     int64_t through = 0;
     const auto key = said.size() == 3 ? Digest::parse(said[1]) : Result<Digest>(damaged());
-    if (!key || !read(said[2], through)) return damaged();
+    if (!key || !read_count(said[2], through)) return damaged();
     if (said[0] == "program")
       list.revoke_program(*key, through);
     else if (said[0] == "kernel")

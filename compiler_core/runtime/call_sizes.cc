@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler_core/base/check.h"
+
 namespace kiln {
 namespace {
 
@@ -70,6 +72,12 @@ Status add_launch(const Program& program, const Launch& launch, CallSizes& sizes
 }
 
 }  // namespace
+
+int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
+  const Result<int64_t> blocks = phase.grid.blocks(dims);
+  CHECK(blocks.has_value(), "a launch binds every symbol of its recipe");
+  return *blocks;
+}
 
 Result<CallSizes> sizes_of_call(const Program& program, std::span<const int64_t> symbols) {
   TRY_STATUS(check_symbols(program, symbols));

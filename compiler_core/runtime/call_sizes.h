@@ -37,6 +37,9 @@ struct CallSizes {
 // something that overflows.
 Result<CallSizes> sizes_of_call(const Program& program, std::span<const int64_t> symbols);
 
+// The blocks of a phase. REQUIRES: `dims` binds every symbol of its recipe.
+int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims);
+
 // The address of each of the program's buffers, in order. REQUIRES: check_counts().
 void place_buffers(const Program& program, std::span<const DevicePtr> inputs,
                    std::span<const DevicePtr> outputs, DevicePtr arena, const CallSizes& sizes,

@@ -68,12 +68,6 @@ class Places {
   std::vector<std::string> found_;
 };
 
-template <class Function>
-bool find_call(void* library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-  return function != nullptr;
-}
-
 // Without a handle.
 Result<CublasLt> open_cublaslt(const std::string& file, const std::string& libcuda, int driver) {
   if (file == kNoLibraries)
@@ -90,11 +84,11 @@ Result<CublasLt> open_cublaslt(const std::string& file, const std::string& libcu
     return fail(Code::kUnsupported, fmt::format("the cuBLASLt here lacks {}", symbol));
   };
 #define KILN_FIND(name, ...) \
-  if (!find_call(handle, #name, lt.name)) return lacks(#name);
+  if (!find_symbol(handle, #name, lt.name)) return lacks(#name);
   KILN_CUBLASLT_FUNCTIONS(KILN_FIND)
 #undef KILN_FIND
-  if (!find_call(handle, "cublasLtGetVersion", lt.cublasLtGetVersion) ||
-      !find_call(handle, "cublasLtGetStatusString", lt.cublasLtGetStatusString))
+  if (!find_symbol(handle, "cublasLtGetVersion", lt.cublasLtGetVersion) ||
+      !find_symbol(handle, "cublasLtGetStatusString", lt.cublasLtGetStatusString))
     return lacks("cublasLtGetVersion or cublasLtGetStatusString");
   lt.version = std::to_string(lt.cublasLtGetVersion());
   return lt;

@@ -32,12 +32,6 @@ Fault fault_of(CUresult result) {
   }
 }
 
-template <class Function>
-bool find(void* library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-  return function != nullptr;
-}
-
 tl::unexpected<Error> lacks(std::string_view symbol) {
   return fail(Code::kUnsupported,
               fmt::format("the NVIDIA driver here lacks {}: it is too old; install one of CUDA "
@@ -47,6 +41,10 @@ tl::unexpected<Error> lacks(std::string_view symbol) {
 
 }  // namespace
 
+void* find_symbol(void* library, const char* symbol) {
+  return ::dlsym(library, symbol);
+}
+
 Result<CudaDriver> CudaDriver::open(const std::string& library) {
   const std::string file = library.empty() ? "libcuda.so.1" : library;
   void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -54,10 +52,10 @@ Result<CudaDriver> CudaDriver::open(const std::string& library) {
     return fail(Code::kUnsupported, fmt::format("no NVIDIA driver here: {}", ::dlerror()));
   CudaDriver driver;
 #define KILN_CUDA_FIND(name, symbol, ...) \
-  if (!find(handle, symbol, driver.name)) return lacks(symbol);
+  if (!find_symbol(handle, symbol, driver.name)) return lacks(symbol);
   KILN_CUDA_FUNCTIONS(KILN_CUDA_FIND)
 #undef KILN_CUDA_FIND
-#define KILN_CUDA_FIND(name, symbol, ...) find(handle, symbol, driver.name);
+#define KILN_CUDA_FIND(name, symbol, ...) find_symbol(handle, symbol, driver.name);
   KILN_OPTIONAL_CUDA_FUNCTIONS(KILN_CUDA_FIND)
 #undef KILN_CUDA_FIND
   const CUresult started = driver.cuInit(0);

@@ -14,6 +14,14 @@
 
 namespace kiln {
 
+// The function `symbol` of a library that is open; null, and false: it has none.
+void* find_symbol(void* library, const char* symbol);
+template <class Function>
+bool find_symbol(void* library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(find_symbol(library, symbol));
+  return function != nullptr;
+}
+
 struct CublasLt;  // cublaslt.h
 
 struct CudaDriver {

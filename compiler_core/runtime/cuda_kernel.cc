@@ -8,6 +8,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/math.h"
+#include "compiler_core/runtime/call_sizes.h"
 #include "compiler_core/runtime/cuda_library.h"
 #include "compiler_core/runtime/library_call.h"
 #include "compiler_core/runtime/tensor_maps.h"
@@ -142,12 +143,6 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
   return function;
 }
 
-int64_t cuda_blocks_of(const Phase& phase, std::span<const int64_t> dims) {
-  const Result<int64_t> blocks = phase.grid.blocks(dims);
-  CHECK(blocks.has_value(), "a launch binds every symbol of its recipe");
-  return *blocks;
-}
-
 Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase,
                     int64_t blocks, void** parameters, CUstream stream) {
   LaunchAttributes attributes{};
@@ -263,7 +258,7 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
       TRY_STATUS(call->launch(args, workspace, bytes, dims, stream));
       continue;
     }
-    const int64_t blocks = cuda_blocks_of(phase, dims);
+    const int64_t blocks = blocks_of(phase, dims);
     if (blocks == 0) continue;
     if (blocks > kMostBlocks)
       return fail(Code::kInvalidArgument,

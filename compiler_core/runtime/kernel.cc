@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/runtime/call_sizes.h"
 
 namespace kiln {
 namespace {
@@ -81,12 +82,6 @@ Result<Entry> find_entry(const Library& library, const std::string& name) {
     return fail(Code::kInvalidArgument, fmt::format("a kernel has no entry '{}'", name));
   static_cast<void>(*static_cast<const volatile char*>(symbol));  // faults the page in
   return reinterpret_cast<Entry>(symbol);
-}
-
-int64_t blocks_of(const Phase& phase, std::span<const int64_t> dims) {
-  const Result<int64_t> blocks = phase.grid.blocks(dims);
-  CHECK(blocks.has_value(), "a launch binds every symbol of its recipe");
-  return *blocks;
 }
 
 // The state that the pool's threads share during one phase.

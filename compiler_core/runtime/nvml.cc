@@ -14,12 +14,6 @@ constexpr unsigned long long kSlowed = 0x004     // software power cap
                                        | 0x040   // hardware thermal
                                        | 0x080;  // power brake
 
-template <class Function>
-bool find_function(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
 }  // namespace
 
 Nvml Nvml::open(const std::string& bus_id) {
@@ -28,13 +22,13 @@ Nvml Nvml::open(const std::string& bus_id) {
   if (library == nullptr) return nvml;
   int (*init)() = nullptr;
   int (*by_bus_id)(const char*, void**) = nullptr;
-  if (!find_function(library, "nvmlInit_v2", init) ||
-      !find_function(library, "nvmlDeviceGetHandleByPciBusId_v2", by_bus_id) ||
-      !find_function(library, "nvmlDeviceGetClockInfo", nvml.clock_info_))
+  if (!find_symbol(library, "nvmlInit_v2", init) ||
+      !find_symbol(library, "nvmlDeviceGetHandleByPciBusId_v2", by_bus_id) ||
+      !find_symbol(library, "nvmlDeviceGetClockInfo", nvml.clock_info_))
     return nvml;
   // The second is the first's name before driver 535.
-  if (!find_function(library, "nvmlDeviceGetCurrentClocksEventReasons", nvml.reasons_) &&
-      !find_function(library, "nvmlDeviceGetCurrentClocksThrottleReasons", nvml.reasons_))
+  if (!find_symbol(library, "nvmlDeviceGetCurrentClocksEventReasons", nvml.reasons_) &&
+      !find_symbol(library, "nvmlDeviceGetCurrentClocksThrottleReasons", nvml.reasons_))
     return nvml;
   void* card = nullptr;
   if (init() == kSuccess && by_bus_id(bus_id.c_str(), &card) == kSuccess) nvml.card_ = card;

@@ -3,7 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -31,9 +32,7 @@ Result<Decision> parse_decision(std::string_view word) {
   };
   if (equals == std::string_view::npos || !is_name(word.substr(0, equals))) return bad();
   Decision decision{std::string(word.substr(0, equals)), 0};
-  const char* end = word.data() + word.size();
-  const auto parsed = std::from_chars(word.data() + equals + 1, end, decision.value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return bad();
+  if (!read_number(word.substr(equals + 1), decision.value)) return bad();
   return decision;
 }
 
@@ -77,9 +76,7 @@ Result<Schedule> Schedule::parse(std::string_view text) {
 
 void add_library_version(Schedule& schedule, std::string_view version) {
   int64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(version.data(), version.data() + version.size(), number);
-  if (error != std::errc() || end != version.data() + version.size()) return;
+  if (!read_number(version, number)) return;
   schedule.decisions.push_back({std::string(kVersionDecision), number});
 }
 

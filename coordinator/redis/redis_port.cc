@@ -19,7 +19,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -30,6 +29,7 @@
 #include <tuple>
 #include <vector>
 
+#include "compiler_core/base/text.h"
 #include "coordinator/redis/resp.h"
 #include "schema/messages.h"
 
@@ -59,9 +59,7 @@ Result<Address> parse_address(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return bad;
   uint16_t port = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data() + colon + 1, end, port);
-  if (read.ec != std::errc() || read.ptr != end) return bad;
+  if (!read_number(text.substr(colon + 1), port)) return bad;
   std::string host = text.substr(0, colon);
   if (host == "localhost") host = "127.0.0.1";
   Address address;

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
@@ -27,9 +28,7 @@ Result<std::optional<size_t>> take_header(std::string_view& text, char mark) {
     return std::nullopt;
   }
   size_t number = 0;
-  const char* const last = text.data() + end;
-  const auto read = std::from_chars(text.data() + 1, last, number);
-  if (read.ec != std::errc() || read.ptr != last) return malformed("no number");
+  if (!read_number(text.substr(1, end - 1), number)) return malformed("no number");
   text.remove_prefix(end + kBreak.size());
   return number;
 }

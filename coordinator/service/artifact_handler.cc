@@ -3,20 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "compiler_core/base/clock.h"
 #include "coordinator/service/access.h"
 
 namespace kiln {
 namespace {
 
 constexpr int64_t kMostWaitMs = 600'000, kMostLeaseMs = 600'000;
-
-int64_t unix_ms() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
-}
 
 std::string flight_of(const ArtifactId& id, const Audience& audience) {
   return id.kind + '\n' + audience.to_text() + '\n' + id.key;

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 
+#include "compiler_core/base/clock.h"
 #include "coordinator/service/service_loop.h"
 
 namespace kiln {
@@ -10,11 +11,6 @@ namespace {
 constexpr size_t kMostOpen = 1'000;
 constexpr auto kPatience = std::chrono::seconds(2);     // with the loop
 constexpr auto kActPatience = std::chrono::seconds(8);  // and with the disk behind it
-
-int64_t wall_clock_ms() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
-}
 
 }  // namespace
 
@@ -67,7 +63,7 @@ Result<page::Snapshot> LoopPage::snapshot() {
 
 page::Snapshot LoopPage::take() const {
   page::Snapshot now;
-  now.now_ms = wall_clock_ms();
+  now.now_ms = unix_ms();
   now.status = loop_.status_now();
   const History& history = loop_.history;
   now.seconds.assign(history.seconds().begin(), history.seconds().end());

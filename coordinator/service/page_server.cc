@@ -7,6 +7,7 @@
 #include <future>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/page/blocks.h"
 #include "compiler_core/page/values.h"
 #include "coordinator/page/frame.h"
@@ -27,11 +28,6 @@ constexpr auto kBeatEvery = std::chrono::seconds(20);
 constexpr int64_t kCookieS = 12 * 3600;
 // Bounds of the kernels whose workloads are read for a program's page: how many, and how much text.
 constexpr size_t kMostWorkloads = 100, kMostWorkloadBytes = 1 << 20;
-
-int64_t wall_ms() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
-}
 
 std::string random_secret() {
   std::string secret(32, '\0');
@@ -201,7 +197,7 @@ std::shared_ptr<const page::Snapshot> PageServer::snapshot() {
 
 HttpAnswer PageServer::answer(const HttpRequest& request) {
   if (request.path == "/sign-in") return sign_in(request);
-  const auto viewer = page::viewer_of(request, source_.keyring(), wall_ms() / 1000);
+  const auto viewer = page::viewer_of(request, source_.keyring(), unix_ms() / 1000);
   if (!viewer) return refused(request, viewer.error());
   if (request.is_get() && request.path == "/events") return stream();
   if (request.is_get()) return view(request, *viewer, page::Query::parse(request.query));
@@ -349,7 +345,7 @@ HttpAnswer PageServer::sign_in(const HttpRequest& request) {
     return refused(request, {Code::kPermissionDenied, "nobody signs in here with a token", 0});
   std::string token = form.get("token");
   std::erase_if(token, [](char c) { return c <= ' ' || c == ';' || c == ','; });
-  if (const auto user = check_page_token(token, *ring, wall_ms() / 1000); !user)
+  if (const auto user = check_page_token(token, *ring, unix_ms() / 1000); !user)
     return refused(request, user.error());
   HttpAnswer answer = see_other("/");
   answer.headers.emplace_back("Set-Cookie",

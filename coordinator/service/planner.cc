@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "cache/pending_task_store.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/ir/verify.h"
 #include "compiler_core/kernels/registry.h"
@@ -97,8 +98,7 @@ bool still_stands(const TuningRecord& verdict, const std::vector<TuningRecord>& 
 // The measurements that say something of the templates as they are now.
 std::vector<TuningRecord> current(std::vector<TuningRecord> records,
                                   const TemplateVersions& templates) {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+  const int64_t now_ms = unix_ms();
   const std::vector<TuningRecord> all = records;
   std::erase_if(records, [&](const TuningRecord& record) {
     return !still_stands(record, all, now_ms) ||

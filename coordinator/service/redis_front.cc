@@ -1,8 +1,8 @@
 #include "coordinator/service/redis_front.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "compiler_core/base/clock.h"
 #include "coordinator/service/service_loop.h"
 #include "schema/keys/page_token.h"
 
@@ -10,11 +10,6 @@ namespace kiln {
 namespace {
 
 constexpr size_t kHashDigits = 64;
-
-int64_t unix_s() {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(wall).count();
-}
 
 // Keys are shown to operators, so they are ASCII that a terminal only prints.
 bool is_plain(std::string_view text) {
@@ -43,7 +38,7 @@ RedisService redis_service(ServiceLoop& loop, std::shared_ptr<Keyring> keyring) 
   RedisService service;
   if (keyring != nullptr)
     service.sign_in = [keyring](std::string_view password) -> Result<User> {
-      TRY(const User holder, check_page_token(password, *keyring, unix_s()));
+      TRY(const User holder, check_page_token(password, *keyring, unix_ms() / 1000));
       User user = keyring->find_named(holder.name).value_or(holder);
       user.grant = holder.grant;  // what the token allows, which may be less than its key
       return user;

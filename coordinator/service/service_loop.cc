@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cache/kernel_cache.h"
+#include "compiler_core/base/clock.h"
 #include "coordinator/service/loop_turn.h"
 
 namespace kiln {
@@ -16,10 +17,6 @@ constexpr size_t kProbesATurn = 256;
 constexpr int64_t kTakeBackAgainMs = 10'000;  // where the store was away
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 TaskTraces::Options tracing_to(const std::shared_ptr<SpanExporter>& exporter) {
   if (exporter == nullptr) return {};
@@ -265,8 +262,7 @@ void ServiceLoop::close(const PeerId& peer) {
 void ServiceLoop::publish_status() {
   StatusSnapshot now = status_now();
   for (const LogLine& line : workers.changes(now.stats.workers)) log(line);
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  history.add(std::chrono::duration_cast<std::chrono::milliseconds>(wall).count(), now.stats);
+  history.add(unix_ms(), now.stats);
   if (options.status != nullptr) options.status->publish(std::move(now));
 }
 

@@ -1,8 +1,9 @@
 #include "coordinator/storage/storage_executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
+
+#include "compiler_core/base/clock.h"
 
 namespace kiln {
 namespace {
@@ -94,9 +95,8 @@ PendingTaskStore::Done StorageExecutor::counting_failures() {
 void StorageExecutor::store(StoreRecords action) {
   RecordsStored stored{std::move(action.worker), std::move(action.acks)};
   if (action.records.empty()) return loop_.step(std::move(stored));
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  for (TuningRecord& record : action.records)
-    record.taken_at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+  const int64_t now_ms = unix_ms();
+  for (TuningRecord& record : action.records) record.taken_at_ms = now_ms;
   TuningRecord last = std::move(action.records.back());
   action.records.pop_back();
   for (TuningRecord& record : action.records)

@@ -2,17 +2,16 @@
 // removed, and published to clients, in that order. What the core knew of them is gone before the
 // store is asked, so that nothing made with them is written behind the removal.
 #include <algorithm>
-#include <chrono>
 
+#include "compiler_core/base/clock.h"
 #include "coordinator/storage/storage_executor.h"
 
 namespace kiln {
 
 void StorageExecutor::planned(PlanFinished& plan) {
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  const auto issue = [&](Program& program) {
+  const auto issue = [this, now_ms = unix_ms()](Program& program) {
     program.serial = ++serial_;
-    program.made_at_ms = std::chrono::duration_cast<std::chrono::milliseconds>(wall).count();
+    program.made_at_ms = now_ms;
   };
   if (plan.program) issue(*plan.program);
   for (PlannedAlternative& alternative : plan.alternatives) issue(alternative.program);

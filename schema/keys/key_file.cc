@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <sstream>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/base/file.h"
 
 namespace kiln {
@@ -325,12 +325,9 @@ Status revoke(const Path& folder, const std::string& name, bool keep_results) {
     return fail(nobody);
   // First: a coordinator reads it when the other one changes.
   const std::string before = read_file(folder / kRevokedFile).value_or("");
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  TRY_STATUS(
-      publish_file(folder / kRevokedFile,
-                   fmt::format("{}{} {} {}\n", before, name,
-                               std::chrono::duration_cast<std::chrono::milliseconds>(now).count(),
-                               keep_results ? "kept" : "taken")));
+  TRY_STATUS(publish_file(
+      folder / kRevokedFile,
+      fmt::format("{}{} {} {}\n", before, name, unix_ms(), keep_results ? "kept" : "taken")));
   return write_authorized_keys(folder, keys);
 }
 

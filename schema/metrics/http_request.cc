@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler_core/base/text.h"
+
 namespace kiln {
 namespace {
 
@@ -36,14 +38,7 @@ std::string_view reason_of(unsigned status) {
   }
 }
 
-// The text up to the next space, which is taken off `rest` with it.
-std::string_view take_word(std::string_view& rest) {
-  const std::string_view word = rest.substr(0, rest.find(' '));
-  rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-  return word;
-}
-
-// The same for a line, without its end.
+// The text up to the end of the line, which is taken off `rest` with it.
 std::string_view take_line(std::string_view& rest) {
   std::string_view line = rest.substr(0, rest.find('\n'));
   rest.remove_prefix(std::min(rest.size(), line.size() + 1));
@@ -54,18 +49,6 @@ std::string_view take_line(std::string_view& rest) {
 bool is_method(std::string_view word) {
   return !word.empty() && word.size() <= 16 &&
          std::ranges::all_of(word, [](char c) { return (c >= 'A' && c <= 'Z') || c == '-'; });
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t";
-  text.remove_prefix(std::min(text.size(), text.find_first_not_of(kBlank)));
-  return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
 }  // namespace
@@ -105,7 +88,8 @@ Result<HttpRequest> parse_request(std::string_view head) {
     const size_t colon = field.find(':');
     if (colon == 0 || colon == std::string_view::npos || field.front() == ' ')
       return fail(Code::kInvalidArgument, "a line of the request's head is no header");
-    request.headers.emplace_back(lower(field.substr(0, colon)), trimmed(field.substr(colon + 1)));
+    request.headers.emplace_back(lower_case(field.substr(0, colon)),
+                                 trimmed(field.substr(colon + 1), " \t"));
   }
   return request;
 }

@@ -5,28 +5,12 @@
 #include <random>
 
 #include "compiler_core/base/signature.h"
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
 
 constexpr size_t kVersionEnd = 2, kTraceEnd = 35, kSpanEnd = 52, kFlagsEnd = 55;
-
-int nibble(char digit) {
-  if (digit >= '0' && digit <= '9') return digit - '0';
-  return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;  // upper case is not allowed
-}
-
-// False where `digits` are not that many bytes in hex.
-template <size_t N>
-bool read_hex(std::string_view digits, std::array<uint8_t, N>& bytes) {
-  if (digits.size() != 2 * N) return false;
-  for (size_t i = 0; i < N; ++i) {
-    const int high = nibble(digits[2 * i]), low = nibble(digits[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    bytes[i] = static_cast<uint8_t>(16 * high + low);
-  }
-  return true;
-}
 
 std::string hex_of(const auto& id) {
   return to_hex({reinterpret_cast<const char*>(id.data()), id.size()});

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <zmq.hpp>
 
+#include "compiler_core/base/clock.h"
 #include "schema/codec.h"
 #include "schema/zmq/socket.h"
 #include "schema/zmq/transport.h"
@@ -199,7 +200,7 @@ Result<std::unique_ptr<Connection>> Connection::open_one(const std::string& endp
       impl->welcome = *welcome;
       return std::unique_ptr<Connection>(new Connection(std::move(impl)));
     }
-    const int wait_ms = remaining_ms(deadline);
+    const int wait_ms = ms_until(deadline);
     const bool is_refused = gives_up && impl->refused && !impl->connected;
     if (wait_ms == 0 || is_refused) return fail(impl->unanswered(timeout_ms));
     impl->poll(said || !impl->connected ? ZMQ_POLLIN : ZMQ_POLLIN | ZMQ_POLLOUT, wait_ms);
@@ -235,7 +236,7 @@ Status Connection::send(const Message& message, int timeout_ms) {
       ++next;
       continue;
     }
-    const int wait_ms = remaining_ms(deadline);
+    const int wait_ms = ms_until(deadline);
     if (sent == Sent::kGone || wait_ms == 0) return fail(impl.unavailable());
     impl.poll(ZMQ_POLLOUT, wait_ms);
     woken = impl.wake.take() || woken;
@@ -257,7 +258,7 @@ Result<Message> Connection::receive(int timeout_ms) {
       return *std::move(message);
     }
     if (impl.gone) return fail(impl.unavailable());
-    const int wait_ms = remaining_ms(deadline);
+    const int wait_ms = ms_until(deadline);
     if (impl.wake.take() || wait_ms == 0) {
       return fail(Code::kDeadlineExceeded, "no message from the coordinator in time");
     }

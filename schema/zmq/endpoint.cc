@@ -1,9 +1,9 @@
+#include "compiler_core/base/text.h"
 #include "schema/zmq/transport.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 namespace kiln {
@@ -30,11 +30,9 @@ Result<Endpoint> parse_endpoint(const std::string& endpoint) {
   const size_t colon = endpoint.rfind(':');
   unsigned port = 0;
   if (endpoint.starts_with(kTcp) && colon != std::string::npos && colon > kTcp.size()) {
-    const char* end = endpoint.data() + endpoint.size();
-    const auto [rest, error] = std::from_chars(endpoint.data() + colon + 1, end, port);
     std::string host = endpoint.substr(kTcp.size(), colon - kTcp.size());
     if (host == "localhost") host = "127.0.0.1";
-    if (error == std::errc() && rest == end && port <= 65535 && is_host(host)) {
+    if (read_number(endpoint.substr(colon + 1), port) && port <= 65535 && is_host(host)) {
       return Endpoint{fmt::format("tcp://{}:{}", host, port), is_loopback(host),
                       host.front() == '['};
     }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <zmq.hpp>
 
+#include "compiler_core/base/clock.h"
 #include "schema/codec.h"
 #include "schema/zmq/backlog.h"
 #include "schema/zmq/connection_table.h"
@@ -302,7 +303,7 @@ std::optional<Arrival> Listener::arrive(int timeout_ms) {
     impl.drained = impl.drained || nothing_left;
     if (!nothing_left) return std::nullopt;
     if (!deadline) deadline = now + std::chrono::milliseconds(timeout_ms);
-    int wait_ms = remaining_ms(*deadline);
+    int wait_ms = ms_until(*deadline);
     if (wait_ms == 0) return std::nullopt;
     if (!impl.backlogs.empty()) wait_ms = std::min(wait_ms, kBacklogPollMs);
     if (impl.connections.size() > 0) wait_ms = std::min(wait_ms, kWatchMs);
@@ -331,7 +332,7 @@ std::optional<Received> Listener::read(const Arrival& arrival) {
 std::optional<Received> Listener::receive(int timeout_ms) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   for (int i = 0; i < kMaxInARow; ++i) {
-    const auto arrival = arrive(remaining_ms(deadline));
+    const auto arrival = arrive(ms_until(deadline));
     if (!arrival) break;
     if (auto received = read(*arrival)) return received;
   }

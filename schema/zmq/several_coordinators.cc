@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "compiler_core/base/clock.h"
 #include "schema/zmq/transport.h"
 
 namespace kiln {
@@ -16,11 +17,6 @@ using std::chrono::milliseconds;
 constexpr size_t kMostEndpoints = 16;
 constexpr int kLeastSilenceMs = 100;  // one that answers later than that is tried in vain
 constexpr milliseconds kBetweenRounds{50};
-
-int ms_until(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
-  return static_cast<int>(std::max<int64_t>(left, 0));
-}
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <zmq.hpp>
@@ -66,12 +65,6 @@ std::optional<SocketMonitor::Event> SocketMonitor::take() {
     std::memcpy(&value, event.data<char>() + sizeof number, sizeof value);
   }
   return Event{number, value};
-}
-
-int remaining_ms(std::chrono::steady_clock::time_point deadline) {
-  const auto left = deadline - std::chrono::steady_clock::now();
-  const int64_t ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  return static_cast<int>(std::clamp<int64_t>(ms, 0, 1'000'000'000));
 }
 
 void set_common_options(zmq::socket_t& socket) {

@@ -8,7 +8,6 @@
 //                    progress is judged by the coordinator's core.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -54,9 +53,6 @@ class SocketMonitor {
   zmq::socket_t& watched_;
   const std::unique_ptr<zmq::socket_t> events_;
 };
-
-// Until `deadline`, for a poll: rounded up, 0 at least and a billion at most.
-int remaining_ms(std::chrono::steady_clock::time_point deadline);
 
 void set_common_options(zmq::socket_t& socket);
 

@@ -17,6 +17,7 @@
 #include "cache/objects/s3_settings.h"
 #include "cache/postgres/postgres_store.h"
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/clock.h"
 #include "tests/cache/samples.h"
 
 namespace kiln {
@@ -27,10 +28,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPrograms = 1000;
 constexpr int kLookups = 20'000;
 constexpr int kRecords = 20'000;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 template <class Work>
 void report(const char* what, int count, Work work) {

@@ -19,6 +19,7 @@
 #include "cache/index.h"
 #include "cache/kernel_cache.h"
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/clock.h"
 #include "schema/zmq/transport.h"
 #include "tests/cache/samples.h"
 #include "tests/support/process.h"
@@ -37,10 +38,6 @@ struct Flags {
   std::string directory;
   bool keep = false, json = false, drop_caches = false;
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 const Target kTarget{Backend::kCpu, "x86-64-v3", "model", 2, {}};
 

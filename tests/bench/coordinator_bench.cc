@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <string>
 
+#include "compiler_core/base/clock.h"
 #include "compiler_core/ir/builder.h"
 #include "coordinator/service/service.h"
 #include "tests/coordinator/fake_fleet.h"
@@ -24,10 +25,6 @@ constexpr int kPrograms = 64;            // distinct keys of the look-ups
 constexpr int kConnections = 4, kWindow = 64;
 constexpr int kFetches = 2'000;
 constexpr auto kLookUpTime = std::chrono::seconds(3);
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // `layers` matmuls of different sizes in a row: as many kernels.
 NormalForm chain(int layers) {

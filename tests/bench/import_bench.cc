@@ -17,6 +17,7 @@
 #include "cache/postgres/postgres_store.h"
 #include "cache/transfer/transfer.h"
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/clock.h"
 #include "tests/cache/samples.h"
 #include "tests/support/postgres_server.h"
 
@@ -27,10 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kAhead = 10'000;     // puts
 constexpr int kShareABinary = 10;  // kernels
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 StoredKernel kernel_of(int n, const std::vector<Digest>& binaries) {
   const int binary = n % static_cast<int>(binaries.size());

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/base/clock.h"
 #include "tests/bench/dialogue.h"
 #include "tests/support/loopback.h"
 
@@ -19,10 +20,6 @@ namespace kiln::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // -1 when nobody listens.
 int connect_to(int port) {

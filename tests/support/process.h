@@ -28,6 +28,9 @@ Finished run(const std::vector<std::string>& arguments,
 Finished ask(const std::vector<std::string>& arguments,
              const std::vector<std::string>& environment = {}, int timeout_s = 120);
 
+// Sleeps, between two looks at what must come.
+void pause_ms(int ms);
+
 // A child in the background, killed when the object goes.
 class Child {
  public:

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <random>
 
+#include "compiler_core/base/clock.h"
 #include "compiler_core/base/signature.h"
 
 namespace kiln {
@@ -17,11 +18,6 @@ using std::chrono::milliseconds;
 constexpr int64_t kFirstPauseMs = 50, kLongestPauseMs = 2000;
 constexpr auto kSameWordsAfter = std::chrono::minutes(1);
 constexpr size_t kMaxWaitingBytes = 512;
-
-int left_ms(Clock::time_point until) {
-  const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
-  return static_cast<int>(std::max<int64_t>(left, 0));
-}
 
 // Trying again would not help.
 bool is_hopeless(const Error& error) {
@@ -143,10 +139,10 @@ Status Agent::exchange(Connection& connection, const Work& work, int timeout_ms)
       const std::lock_guard lock(mu_);
       if (news_) return {};
     }
-    auto message = connection.receive(left_ms(until));
+    auto message = connection.receive(ms_until(until));
     if (!message && message.error().code != Code::kDeadlineExceeded) return fail(message.error());
     if (!message) {
-      if (left_ms(until) == 0 || stopping()) return {};
+      if (ms_until(until) == 0 || stopping()) return {};
       continue;
     }
     if (auto* refusal = std::get_if<Refusal>(&*message)) {
@@ -198,9 +194,9 @@ void Agent::drain(Connection* connection, const Work& work) {
   const auto until = Clock::now() + milliseconds(options_.drain_timeout_ms);
   for (;;) {
     constexpr int kTryAgainMs = 100;
-    if (!exchange(*connection, work, std::min(kTryAgainMs, left_ms(until)))) return;
+    if (!exchange(*connection, work, std::min(kTryAgainMs, ms_until(until)))) return;
     const std::lock_guard lock(mu_);
-    if ((!leases_.has_results() && unanswered_ == 0) || left_ms(until) == 0) return;
+    if ((!leases_.has_results() && unanswered_ == 0) || ms_until(until) == 0) return;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "compiler_core/base/clock.h"
 #include "compiler_core/program/offered_kernel.h"
 #include "worker/jobs/confirmation.h"
 
@@ -14,10 +15,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kOpenQuietMs = 600'000;  // the reference of a large workload takes minutes
 constexpr int64_t kSlackMs = 1000;         // beside a launch: loading, filling, comparing
 constexpr int64_t kVerifySteps = 8;        // two launches, each filled, guarded and compared
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 void judge(Evaluation& evaluation, const Error& error) {
   evaluation.verdict =

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/runtime/library_call.h"
 #include "worker/runner/cuda/cuda_evaluation_device.h"
 

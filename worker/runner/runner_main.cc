@@ -17,12 +17,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <climits>
 #include <functional>
 #include <optional>
 
+#include "compiler_core/base/text.h"
 #include "compiler_core/command_line/command_line.h"
 #include "worker/runner/compile_session.h"
 #include "worker/runner/evaluator.h"
@@ -80,10 +80,7 @@ std::optional<int> gpu_number(std::string_view device) {
   if (!device.starts_with(kPrefix)) return std::nullopt;
   device.remove_prefix(kPrefix.size());
   int number = 0;
-  const auto [end, error] = std::from_chars(device.data(), device.data() + device.size(), number);
-  if (error != std::errc() || end != device.data() + device.size() || number < 0)
-    return std::nullopt;
-  return number;
+  return read_count(device, number) ? std::optional(number) : std::nullopt;
 }
 
 using Handle = std::function<Reply(const Request&, const Alive&)>;

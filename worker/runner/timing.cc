@@ -2,16 +2,13 @@
 
 #include <chrono>
 
+#include "compiler_core/base/clock.h"
 #include "compiler_core/tune/race.h"
 
 namespace kiln::runner {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double us_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 
 }  // namespace
 

@@ -11,11 +11,9 @@
 #include "client/cli/report.h"
 #include "client/cli/session.h"
 #include "client/compiled_program.h"
-#include "client/exported_directory.h"
 #include "client/loaded_bundles.h"
 #include "client/lock_file.h"
 #include "compiler_core/frontend/exported_program.h"
-#include "schema/keys/key_file.h"
 
 namespace kiln::cli {
 namespace {
@@ -125,14 +123,6 @@ std::string size_text(size_t bytes) {
   return kib < kKiB ? fmt::format("{:.1f} KiB", kib) : fmt::format("{:.1f} MiB", kib / kKiB);
 }
 
-// --signer's, else the key file's; none: empty.
-Result<std::string> signer_of(const Options& options) {
-  if (!options.signer.empty()) return read_signer(options.signer);
-  if (options.key.empty()) return std::string();
-  TRY(const ClientKey key, read_client_key(options.key));
-  return key.signing_key.empty() ? std::string() : parse_public_key(key.signing_key);
-}
-
 int report_bundle_failure(const Options& options, const std::string& file, const Error& error) {
   const int code = report_failure(options, file, error);
   return error.code == Code::kUnsupported ? static_cast<int>(kBadInput) : code;
@@ -188,7 +178,7 @@ int bundle_command(const Options& options) {
 
 int load_command(const Options& options) {
   const std::string& file = options.files.front();
-  const auto signer = signer_of(options);
+  const auto signer = expected_signer(options);
   if (!signer) return report_failure(options, "", signer.error());
   const auto text = read_bundle(file);
   if (!text) return report_failure(options, "", text.error());

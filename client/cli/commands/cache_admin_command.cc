@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cache/kernel_cache.h"
+#include "cache/transfer/store_source.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
@@ -35,13 +35,6 @@ Result<std::unique_ptr<KernelCache>> open_here(const Options& options, bool swee
   return cache;
 }
 
-template <class Put>
-Status wait_for(Put put) {
-  auto answer = std::make_shared<std::promise<Status>>();
-  put([answer](Status status) { answer->set_value(std::move(status)); });
-  return answer->get_future().get();
-}
-
 AdminAct act_here(std::string request) {
   return act_of_now("kiln cache", "", std::move(request));
 }
@@ -53,7 +46,7 @@ Result<nlohmann::ordered_json> collect_here(const Options& options) {
   KernelCache::Collected collected;
   const int64_t max_bytes =
       options.has_max_size ? static_cast<int64_t>(options.max_size) : INT64_MAX;
-  const Status reached = wait_for([&](auto done) {
+  const Status reached = wait_for_answer<void>([&](auto done) {
     cache->collect(max_bytes, [&collected, done](KernelCache::Collected got, Status status) {
       collected = got;
       done(std::move(status));
@@ -72,7 +65,7 @@ Result<nlohmann::ordered_json> collect_here(const Options& options) {
       act_here(options.has_max_size ? fmt::format("collect down to {} bytes", max_bytes) : "sweep");
   act.done = true;
   act.outcome = report.dump();
-  TRY_STATUS(wait_for([&](auto done) { cache->note(act, done); }));
+  TRY_STATUS(wait_for_answer<void>([&](auto done) { cache->note(act, done); }));
   return report;
 }
 
@@ -104,7 +97,7 @@ Result<nlohmann::ordered_json> pin(const Options& options, bool pinned) {
   AdminAct act = act_here((pinned ? "pin " : "unpin ") + key->short_hex());
   act.done = true;
   act.outcome = report.dump();
-  TRY_STATUS(wait_for([&](auto done) {
+  TRY_STATUS(wait_for_answer<void>([&](auto done) {
     if (pinned)
       cache->pin(*key, done, act);
     else

@@ -15,7 +15,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/clock.h"
 
 namespace kiln::cli {
 namespace {

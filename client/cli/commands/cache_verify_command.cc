@@ -9,9 +9,8 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
-#include "client/exported_directory.h"
+#include "client/cli/session.h"
 #include "client/local_tier.h"
-#include "schema/keys/key_file.h"
 
 namespace kiln::cli {
 namespace {
@@ -63,14 +62,6 @@ void print_text(const AuditReport& report, bool repaired) {
                                            report.findings.size()))
           .c_str(),
       stdout);
-}
-
-// The coordinator's public key when it is known, else empty.
-Result<std::string> expected_signer(const Options& options) {
-  if (!options.signer.empty()) return read_signer(options.signer);
-  if (options.key.empty()) return std::string();
-  TRY(const ClientKey key, read_client_key(options.key));
-  return key.signing_key.empty() ? std::string() : parse_public_key(key.signing_key);
 }
 
 // A coordinator's store, or a client's tier.

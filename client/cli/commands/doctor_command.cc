@@ -13,6 +13,7 @@
 #include "client/cli/report.h"
 #include "client/cli/service.h"
 #include "compiler_core/base/own_directory.h"
+#include "compiler_core/base/text.h"
 #include "compiler_core/command_line/command_line.h"
 #include "schema/keys/key_file.h"
 
@@ -28,11 +29,6 @@ struct Finding {
 };
 using State = Finding::State;
 using Findings = std::vector<Finding>;
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
 
 // The four programs are of one build: the commit that --version names.
 void check_versions(Findings& findings) {
@@ -55,10 +51,11 @@ void check_versions(Findings& findings) {
       findings.push_back(
           {State::kBad, name, program.string() + " does not run", "install it again"});
     else if (commit_of(said->output) != commit_of(ours))
-      findings.push_back({State::kNote, name, "is another build: " + trimmed(said->output),
+      findings.push_back({State::kNote, name,
+                          "is another build: " + std::string(trimmed(said->output)),
                           "install all of them from one build"});
     else
-      findings.push_back({State::kGood, name, trimmed(said->output), ""});
+      findings.push_back({State::kGood, name, std::string(trimmed(said->output)), ""});
   }
 }
 
@@ -77,7 +74,7 @@ void check_device(const std::string& device, Findings& findings) {
   if (said->exit_code != 0 || !found.is_object()) {
     const bool cpu = device == "cpu";
     findings.push_back(
-        {State::kBad, device, trimmed(said->output),
+        {State::kBad, device, std::string(trimmed(said->output)),
          cpu ? "apt-get install g++, or name a compiler with KILN_CXX"
              : "install CUDA's NVRTC (pip install nvidia-cuda-nvrtc), or name it with "
                "KILN_LIBNVRTC"});

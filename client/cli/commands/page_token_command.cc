@@ -2,13 +2,13 @@
 // (schema/keys/page_token.h). Needs the key file alone, and no coordinator.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/exit_code.h"
 #include "client/cli/options.h"
 #include "client/cli/report.h"
+#include "compiler_core/base/clock.h"
 #include "schema/keys/page_token.h"
 
 namespace kiln::cli {
@@ -27,9 +27,7 @@ Result<Made> make(const Options& options) {
   Made made;
   TRY(made.key, read_client_key(options.key));
   TRY(const Grant grant, parse_grant(options.token_role));
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  made.until_s = std::chrono::duration_cast<std::chrono::seconds>(now).count() +
-                 static_cast<int64_t>(options.token_hours * 3600);
+  made.until_s = unix_ms() / 1000 + static_cast<int64_t>(options.token_hours * 3600);
   TRY(made.token, make_page_token(made.key, grant, made.until_s));
   return made;
 }

@@ -14,7 +14,7 @@
 #include "client/cli/run_inputs.h"
 #include "client/cli/session.h"
 #include "client/compiled_program.h"
-#include "compiler_core/base/elapsed.h"
+#include "compiler_core/base/clock.h"
 #include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/frontend/safetensors.h"

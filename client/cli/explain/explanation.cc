@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "compiler_core/ir/custom_op.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/untimed_partition.h"
 #include "compiler_core/plan/alternatives.h"
@@ -13,7 +14,7 @@ namespace kiln::cli {
 namespace {
 
 std::string type_text(const Node& node) {
-  return std::string(to_string(node.dtype)) + to_string(node.shape);
+  return to_string(OperandType{node.dtype, node.shape});
 }
 
 void add_once(std::vector<std::string>& list, const std::string& text) {
@@ -217,7 +218,7 @@ class Explainer {
     explained.kind = buffer.kind;
     TRY(const int64_t elements, element_count(buffer.spec, explained_.sizes));
     explained.bytes = elements * size_of(buffer.spec.dtype);
-    explained.value = std::string(to_string(buffer.spec.dtype)) + to_string(buffer.spec.shape);
+    explained.value = to_string(OperandType{buffer.spec.dtype, buffer.spec.shape});
     if (buffer.kind == Buffer::Kind::kTemporary) {
       TRY(explained.arena_offset, buffer.arena_offset.evaluate(explained_.sizes));
     } else if (buffer.kind == Buffer::Kind::kInput) {

@@ -9,15 +9,12 @@
 #include <set>
 #include <sstream>
 
+#include "compiler_core/ir/custom_op.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/passes/normalise.h"
 
 namespace kiln::cli {
 namespace {
-
-std::string type_text(DType dtype, const Shape& shape) {
-  return std::string(to_string(dtype)) + to_string(shape);
-}
 
 // One side: the labels and the identity of every node of its normal form.
 class Side {
@@ -182,7 +179,7 @@ class Comparing {
       const Node& node = side.graph().node(id);
       const auto canonical = static_cast<size_t>(std::get<InputAttr>(node.attr).index);
       const auto position = static_cast<size_t>(side.form().input_order[canonical]);
-      types[side.program().inputs[position].name] = type_text(node.dtype, node.shape);
+      types[side.program().inputs[position].name] = to_string(OperandType{node.dtype, node.shape});
     }
     return types;
   }
@@ -190,7 +187,7 @@ class Comparing {
   static std::string output_text(const Graph& graph, size_t i) {
     if (i >= graph.outputs().size()) return "";
     const Node& node = graph.node(graph.outputs()[i]);
-    return type_text(node.dtype, node.shape);
+    return to_string(OperandType{node.dtype, node.shape});
   }
   void outputs() {
     const size_t most = std::max(a_.graph().outputs().size(), b_.graph().outputs().size());

@@ -16,13 +16,13 @@ std::string print_size(std::string_view type, std::string_view name, const Dim& 
              ? fmt::format("  static constexpr {} {} = {};\n", type, name, size.constant())
              : fmt::format("  {} {};\n", type, name);
 }
+}  // namespace
+
 std::string statements(ExpressionPrinter& printer) {
   const std::string kernel = printer.take(Level::kKernel, 4);
   const std::string outer = printer.take(Level::kOuter, 4);
   return kernel + outer + printer.take(Level::kInner, 4);
 }
-
-}  // namespace
 
 AttentionText::AttentionText(const Graph& graph, int64_t rows, int64_t keys)
     : graph_(graph),

@@ -11,6 +11,9 @@
 
 namespace kiln {
 
+// What `printer` has for a function of a struct: all levels, the outermost first.
+std::string statements(ExpressionPrinter& printer);
+
 class AttentionText {
  public:
   // `rows`: queries of a block; `keys`: of a tile.

@@ -1,3 +1,4 @@
+#include "compiler_core/kernels/attention/attention_text.h"
 #include "compiler_core/kernels/attention/cpu_attention.h"
 
 #include <fmt/core.h>
@@ -142,12 +143,6 @@ class AttentionKernel {
     at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.rows});
     at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, width});
     return at;
-  }
-
-  static std::string statements(ExpressionPrinter& printer) {
-    const std::string kernel = printer.take(Level::kKernel, 4);
-    const std::string outer = printer.take(Level::kOuter, 4);
-    return kernel + outer + printer.take(Level::kInner, 4);
   }
 
   std::string print_score(std::string_view name, NodeId scores) const {

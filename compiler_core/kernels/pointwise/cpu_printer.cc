@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -128,19 +129,6 @@ class PointwiseKernel {
       for (const auto& place : at) printer_.store(static_cast<int>(i), place, stream_);
   }
 
-  // The elementwise nodes that are computed at the outputs' own indices: not only below a Pad or
-  // Concat.
-  std::vector<bool> find_in_space() const {
-    std::vector<bool> found(static_cast<size_t>(graph_.size()), false);
-    for (NodeId id : graph_.outputs()) found[static_cast<size_t>(id)] = true;
-    for (NodeId id = graph_.size(); id-- > 0;) {
-      const Node& node = graph_.node(id);
-      if (!found[static_cast<size_t>(id)] || !is_elementwise(node.op)) continue;
-      for (NodeId operand : node.operands) found[static_cast<size_t>(operand)] = true;
-    }
-    return found;
-  }
-
   std::string print_piece(const Dim& begin, const Dim& end, VectorLoop loop) const {
     const bool whole = begin.is(0) && end == columns_;
     loop.from = whole ? "column_begin" : fmt::format("larger(column_begin, {})", begin);
@@ -152,7 +140,7 @@ class PointwiseKernel {
   const Graph& graph_;
   const CpuPointwiseSchedule schedule_;
   ExpressionPrinter printer_;
-  const std::vector<bool> in_space_ = find_in_space();
+  const std::vector<bool> in_space_ = nodes_in_space(graph_);
   Shape sizes_;
   Dim rows_ = 1, columns_ = 1;
   int64_t block_rows_ = 1, block_columns_ = 1;

@@ -1,57 +1,37 @@
 #include "schema/tracing/otlp/trace_settings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+
+#include "compiler_core/base/text.h"
 
 namespace kiln {
 namespace {
+
+constexpr std::string_view kBlanks = " \t";
 
 using Variable = std::function<std::string(const char*)>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 constexpr char kTracesPath[] = "/v1/traces";
 
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-// As in a URL: "%20" is a blank.
-std::string decoded(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned byte = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      plain += static_cast<char>(byte);
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
 // "a=b,c=d".
 Result<Pairs> read_pairs(const char* name, std::string_view text) {
   Pairs pairs;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view pair = trimmed(text.substr(0, comma));
+    const std::string_view pair = trimmed(text.substr(0, comma), kBlanks);
     text.remove_prefix(std::min(comma + 1, text.size()));
     if (pair.empty()) continue;
     const size_t equals = pair.find('=');
-    const std::string_view key = trimmed(pair.substr(0, equals));
+    const std::string_view key = trimmed(pair.substr(0, equals), kBlanks);
     if (equals == std::string_view::npos || key.empty())
       return fail(Code::kInvalidArgument,
                   std::string(name) + " is a list of name=value, separated by commas");
-    std::string value = decoded(trimmed(pair.substr(equals + 1)));
+    std::string value = percent_decoded(trimmed(pair.substr(equals + 1), kBlanks));
     if (std::ranges::any_of(value, [](unsigned char c) { return c < ' '; }))
       return fail(Code::kInvalidArgument, std::string(name) + " has a control character in it");
-    pairs.emplace_back(decoded(key), std::move(value));
+    pairs.emplace_back(percent_decoded(key), std::move(value));
   }
   return pairs;
 }
@@ -111,10 +91,7 @@ Status read_sampler(const Variable& variable, TraceSettings& settings) {
                     "parentbased_");
   const std::string share = variable("OTEL_TRACES_SAMPLER_ARG");
   if (share.empty()) return {};
-  const char* const end = share.data() + share.size();
-  const auto read = std::from_chars(share.data(), end, settings.sampled_share);
-  if (read.ec != std::errc() || read.ptr != end || !(settings.sampled_share >= 0) ||
-      settings.sampled_share > 1)
+  if (!read_count(share, settings.sampled_share) || settings.sampled_share > 1)
     return fail(Code::kInvalidArgument,
                 "OTEL_TRACES_SAMPLER_ARG is '" + share + "'; it is a share from 0 to 1");
   return {};
@@ -152,8 +129,7 @@ Result<TraceSettings> trace_settings(const std::string& flag, const std::string&
   TRY(settings.headers, read_pairs(headers.name.c_str(), headers.value));
   if (const Named timeout = of_traces(variable, "TIMEOUT"); !timeout.value.empty()) {
     int64_t ms = 0;
-    const char* const end = timeout.value.data() + timeout.value.size();
-    if (std::from_chars(timeout.value.data(), end, ms).ptr != end || ms < 1 || ms > 600'000)
+    if (!read_number(timeout.value, ms) || ms < 1 || ms > 600'000)
       return fail(Code::kInvalidArgument, timeout.name + " is '" + timeout.value +
                                               "'; it is a number of milliseconds, at most 600000");
     settings.timeout = std::chrono::milliseconds(ms);

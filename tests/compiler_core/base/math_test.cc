@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
-#include "compiler_core/base/elapsed.h"
-
 namespace kiln {
 namespace {
 
@@ -37,13 +33,6 @@ TEST(MathTest, PowersOfTwoArePositive) {
   for (const int64_t other :
        {int64_t{0}, int64_t{-1}, int64_t{-2}, int64_t{3}, int64_t{96}, INT64_MAX, INT64_MIN})
     EXPECT_FALSE(is_power_of_two(other)) << other;
-}
-
-TEST(ElapsedTest, MillisecondsKeepTheirFractions) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start;
-  EXPECT_DOUBLE_EQ(ms_between(start, start + std::chrono::microseconds(1500)), 1.5);
-  EXPECT_GE(ms_since(Clock::now()), 0);
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
+#include "compiler_core/base/clock.h"
 #include "tests/system/faults/inspection.h"
 #include "tests/system/faults/small_program.h"
 
@@ -19,14 +19,6 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int kPatienceS = ClientAsk::kPatienceS, kForgottenS = 40;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void wait_ms(int ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-}
 
 }  // namespace
 
@@ -63,7 +55,7 @@ void Drill::restart(const Trouble& trouble, std::string_view program) {
   child.signal(SIGTERM);
   const auto start = Clock::now();
   while (child.running() && seconds_since(start) < 60) {
-    wait_ms(2);
+    pause_ms(2);
     if (trouble.stops_at_a_point() && seconds_since(start) * 1000 > trouble.for_ms)
       child.signal(SIGCONT);
   }
@@ -139,7 +131,7 @@ void Drill::wait_for(std::vector<ClientAsk>& asks, const Trouble& trouble) {
   const bool stops = trouble.stops_at_a_point();
   double mend_s = (trouble.after_ms + trouble.for_ms) / 1000.0;
   if (!trouble.faults.empty() || !trouble.fills.empty()) mend_s = kPatienceS;
-  for (bool waits = true; waits || !struck; wait_ms(2)) {
+  for (bool waits = true; waits || !struck; pause_ms(2)) {
     const double now_s = seconds_since(start);
     if (!struck && now_s * 1000 >= trouble.after_ms) {
       strike(trouble, asks);
@@ -225,7 +217,7 @@ void Drill::await_queue(const std::vector<ClientAsk>& asks) {
   };
   if (std::ranges::none_of(asks, promised)) return;
   const auto start = Clock::now();
-  for (;; wait_ms(20)) {
+  for (;; pause_ms(20)) {
     const json queue = service_.run_client({"warm", "--status", "--json"}, 5).json();
     if (queue.is_object() && queue.value("queued", 1) + queue.value("running", 1) == 0) {
       if (queue["failed"] != 0) complain("queued, and given up: " + queue.dump());
@@ -267,7 +259,7 @@ void Drill::heal() {
 // is found out by its heartbeats only (8 s): libzmq reads on when a send fails.
 ClientAsk Drill::insist(const Key& key) {
   const auto start = Clock::now();
-  for (;; wait_ms(100)) {
+  for (;; pause_ms(100)) {
     ClientAsk again = ClientAsk::run(service_, "again", key, false);
     again.finish();
     const int code = again.exit_code();
@@ -357,7 +349,7 @@ void Drill::check_stored(bool tuned) {
   if (arguments.size() == before) return;
   constexpr int kAway = 3;  // the coordinator has not answered in time
   Finished checked;
-  for (const auto start = Clock::now(); seconds_since(start) < kPatienceS; wait_ms(100))
+  for (const auto start = Clock::now(); seconds_since(start) < kPatienceS; pause_ms(100))
     if (checked = service_.run_client(arguments, 120); checked.exit_code != kAway) break;
   if (checked.exit_code == 0) return;
   ++tally_.lost;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/base/file.h"
@@ -19,10 +18,6 @@ namespace kiln::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void pause_ms(int ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-}
 
 std::vector<std::string> environment_of(const Path& root, const FaultControl& faults) {
   std::vector<std::string> environment = faults.environment();

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "compiler_core/base/check.h"
 #include "tests/support/loopback.h"
+#include "tests/support/process.h"
 
 namespace kiln::testing {
 namespace {
@@ -17,10 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{60};
 constexpr int kSuperseded = 3;  // as a coordinator ends when another one has the term
-
-void pause_ms(int ms) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-}
 
 // Each row of the history is a term that began, or something that was published in one. Nothing is
 // published while the row of the term is being written, so the numbers are in the order of events.

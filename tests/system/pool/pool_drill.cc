@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "compiler_core/base/clock.h"
 #include "tests/system/faults/small_program.h"
 
 namespace kiln::testing {
@@ -21,10 +22,6 @@ using Kind = PoolTrouble::Kind;
 constexpr int kDeadlineS = 90;                         // a client's own
 constexpr std::chrono::seconds kClientsPatience{120};  // ours for a client
 constexpr std::chrono::seconds kAllIsWellBy{240};      // until what was asked for is stored
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 int64_t number(const std::string& text, int64_t otherwise) {
   return text.empty() ? otherwise : std::stoll(text);

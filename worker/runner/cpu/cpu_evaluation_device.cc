@@ -8,6 +8,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "compiler_core/base/clock.h"
 #include "compiler_core/base/math.h"
 #include "compiler_core/passes/specialise.h"
 #include "compiler_core/runtime/cpu_device.h"
@@ -61,10 +62,6 @@ Result<Graph> at_sizes(const Graph& graph, std::span<const int64_t> symbols) {
   std::vector<Symbol> constants;
   for (const int64_t size : symbols) constants.push_back({{size, size}, size});
   return specialise(graph, constants);
-}
-
-double us_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
 // Each step depends on the one before, so that the time depends on the core's clock alone.
