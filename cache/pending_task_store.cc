@@ -18,7 +18,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kTasksVersion = 2;
-constexpr size_t kMaxTaskBytes = size_t{512} << 20;
+constexpr size_t kMaxQueuedTaskBytes = size_t{512} << 20;
 
 constexpr char kVersion1[] = R"sql(
 BEGIN IMMEDIATE;
@@ -263,7 +263,7 @@ void PendingTaskStore::fail_for_good(const PendingTask& task, Error why, Done do
 void PendingTaskStore::submit(size_t bytes, std::function<Status(Database&)> write_row, Done done) {
   {
     const std::lock_guard lock(mu_);
-    if (queued_bytes_ + bytes > kMaxTaskBytes) {
+    if (queued_bytes_ + bytes > kMaxQueuedTaskBytes) {
       bytes = 0;
       write_row = [](Database&) -> Status {
         return fail(Error{Code::kOverloaded, "too many queued programs to write", 1000});

@@ -45,9 +45,10 @@ if(KILN_PCH)
 endif()
 
 # Sources compiled together (KILN_UNITY): those of one folder, kiln_unity_size at a time, since what they
-# include costs more than what they say. What names a source gives to its own helpers are therefore its
-# folder's; SKIP_UNITY_BUILD_INCLUSION leaves one alone. Off by default: then every source compiles
-# alone, and a change costs that one. (CMake's own unity builds include by absolute paths, so that a
+# include costs more than what they say. A name in an unnamed namespace is then known to the whole
+# folder, so it must be the only one of its kind there. A source with the property
+# SKIP_UNITY_BUILD_INCLUSION compiles alone. Off by default: then every source compiles alone, and a
+# change costs that one. (CMake's own unity builds include by absolute paths, so that a
 # compiler cache has nothing for the next clone.)
 set(kiln_unity_size 8)
 function(kiln_unity name)
@@ -81,7 +82,9 @@ function(kiln_unity name)
     list(APPEND kept ${file})
   endforeach()
   set_property(TARGET ${name} PROPERTY SOURCES ${kept})
-  target_compile_options(${name} PRIVATE -Wno-subobject-linkage)  # of headers, which sources are now
+  # g++ warns of a header whose types have members from an unnamed namespace. It takes the sources for
+  # headers here, since they are included.
+  target_compile_options(${name} PRIVATE -Wno-subobject-linkage)
 endfunction()
 
 # kiln_library(name FOLDERS dir ... DEPS lib ... PRIVATE_DEPS lib ...): a static library of every .cc

@@ -171,7 +171,7 @@ Values softshrink(Call& c) {
   });
 }
 
-Values as_it_is(Call& c) {
+Values identity(Call& c) {
   return {c.tensor("self")};
 }
 
@@ -199,18 +199,19 @@ constexpr Lowering kActivationLowerings[] = {
     {"aten.threshold.default", threshold},
     {"aten.hardshrink.default", hardshrink},
     {"aten.softshrink.default", softshrink},
-    {"aten.clone.default", as_it_is},
-    {"aten.alias.default", as_it_is},
-    {"aten.contiguous.default", as_it_is},
-    {"aten.detach.default", as_it_is},
-    {"aten.detach_.default", as_it_is},
-    {"aten.lift_fresh_copy.default", as_it_is},
-    {"aten.lift_fresh.default", as_it_is},
-    {"aten.lift.default", as_it_is},
-    {"aten.alias_copy.default", as_it_is},
-    {"aten.detach_copy.default", as_it_is},
-    {"aten.resolve_conj.default", as_it_is},
-    {"aten.resolve_neg.default", as_it_is},
+    {"aten.positive.default", identity},
+    {"aten.clone.default", identity},
+    {"aten.alias.default", identity},
+    {"aten.contiguous.default", identity},
+    {"aten.detach.default", identity},
+    {"aten.detach_.default", identity},
+    {"aten.lift_fresh_copy.default", identity},
+    {"aten.lift_fresh.default", identity},
+    {"aten.lift.default", identity},
+    {"aten.alias_copy.default", identity},
+    {"aten.detach_copy.default", identity},
+    {"aten.resolve_conj.default", identity},
+    {"aten.resolve_neg.default", identity},
 };
 
 }  // namespace

@@ -9,8 +9,6 @@
 namespace kiln {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // A formula on one value in its compute type.
 using Formula = Expr (*)(Expr);
 template <Formula f>
@@ -320,10 +318,6 @@ Values isclose(Call& c) {
   return {close.id};
 }
 
-Values identity(Call& c) {
-  return {c.tensor("self")};
-}
-
 constexpr Lowering kElementwiseLowerings[] = {
     {"aten.acos.default", of_one<acos>},
     {"aten.arccos.default", of_one<acos>},
@@ -398,7 +392,6 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"aten.float_power.Tensor_Scalar", float_power},
     {"aten.float_power.Scalar", float_power},
     {"aten.isclose.default", isclose},
-    {"aten.positive.default", identity},
 };
 
 }  // namespace

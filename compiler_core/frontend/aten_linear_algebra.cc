@@ -17,10 +17,6 @@ DType common_type(GraphBuilder& b, const std::vector<NodeId>& xs) {
   for (const NodeId x : xs) operands.push_back({x, {}});
   return result_type(b, operands);
 }
-Expr part(Expr x, int axis, const Dim& start, const Dim& size) {
-  return {x.b, x.b->slice(x.id, axis, start, size)};
-}
-
 // Every axis of the result is one of x with the same of y inside.
 Values kron(Call& c) {
   const Expr x = tensor(c, "self"), y = tensor(c, "other");
@@ -36,22 +32,6 @@ Values kron(Call& c) {
     result.push_back(outer[i] * inner[i]);
   }
   return {(x.cast(type).reshape(left) * y.cast(type).reshape(right)).reshape(result).id};
-}
-
-// Axes named by a list of the argument `name`; each once.
-std::vector<int> axis_list(Call& c, std::string_view name, size_t rank) {
-  std::vector<int> axes;
-  const auto count = static_cast<int64_t>(rank);
-  for (const Dim& dim : c.sizes(name)) {
-    const int64_t given = dim.is_constant() ? dim.constant() : count;
-    const int axis = static_cast<int>(given < 0 ? given + count : given);
-    if (given < -count || given >= count || std::count(axes.begin(), axes.end(), axis) > 0) {
-      c.invalid("names an axis twice, or one that is not there");
-      return {};
-    }
-    axes.push_back(axis);
-  }
-  return axes;
 }
 
 // The sum over pairs of axes, as one matrix product.
@@ -75,8 +55,8 @@ NodeId contracted(Call& c, NodeId x, NodeId y, const std::vector<int>& of_x,
 }
 Values tensordot(Call& c) {
   const NodeId x = c.tensor("self"), y = c.tensor("other");
-  const std::vector<int> of_x = axis_list(c, "dims_self", c.b.shape(x).size());
-  const std::vector<int> of_y = axis_list(c, "dims_other", c.b.shape(y).size());
+  const std::vector<int> of_x = c.listed_axes("dims_self", c.b.shape(x).size());
+  const std::vector<int> of_y = c.listed_axes("dims_other", c.b.shape(y).size());
   return {contracted(c, x, y, of_x, of_y)};
 }
 // Along the last axes; a scalar scales.
@@ -104,8 +84,8 @@ Values cross(Call& c) {
   std::vector<NodeId> parts;
   for (int i = 0; i < 3; ++i) {
     const int next = (i + 1) % 3, after = (i + 2) % 3;
-    parts.push_back((part(x, axis, next, 1) * part(y, axis, after, 1) -
-                     part(x, axis, after, 1) * part(y, axis, next, 1))
+    parts.push_back((x.slice(axis, next, 1) * y.slice(axis, after, 1) -
+                     x.slice(axis, after, 1) * y.slice(axis, next, 1))
                         .id);
   }
   return {c.b.concat(parts, axis)};
@@ -224,7 +204,7 @@ Values matrix_norm(Call& c) {
   const size_t rank = x.shape().size();
   const DType type = c.dtype("dtype", to_float_type(x.dtype()));
   std::vector<int> axes = {static_cast<int>(rank) - 2, static_cast<int>(rank) - 1};
-  if (c.has("dim")) axes = axis_list(c, "dim", rank);
+  if (c.has("dim")) axes = c.listed_axes("dim", rank);
   std::optional<double> order;
   if constexpr (named)
     order = order_of(c);
@@ -242,7 +222,7 @@ Values linalg_norm(Call& c) {
   const bool keep = c.flag("keepdim", false);
   const DType type = c.dtype("dtype", to_float_type(x.dtype()));
   std::vector<int> given;
-  if (c.has("dim")) given = axis_list(c, "dim", rank);
+  if (c.has("dim")) given = c.listed_axes("dim", rank);
   if (!c.ok()) return {};
   const std::vector<int> axes = given.empty() ? c.axes("dim", rank) : given;
   const Expr value = x.cast(compute_type(type));

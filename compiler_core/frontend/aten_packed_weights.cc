@@ -26,9 +26,6 @@ Shape sizes(std::initializer_list<int64_t> list) {
 Expr permuted(Expr x, std::initializer_list<int> axes) {
   return {x.b, x.b->permute(x.id, axes)};
 }
-Expr slice_of(Expr x, int axis, int64_t from, int64_t size) {
-  return {x.b, x.b->slice(x.id, axis, from, size)};
-}
 Expr joined(Expr x, Expr y, int axis) {
   const NodeId both[] = {x.id, y.id};
   return {x.b, x.b->concat(both, axis)};
@@ -44,7 +41,7 @@ Expr halves(Expr bytes, int axis) {
 Expr bytes_of(Expr x, int axis) {
   Shape shape = x.shape();
   shape.erase(shape.begin() + axis);
-  const Expr low = slice_of(x, axis, 0, 1), high = slice_of(x, axis, 1, 1);
+  const Expr low = x.slice(axis, 0, 1), high = x.slice(axis, 1, 1);
   return (low + high * 16).reshape(shape);
 }
 
@@ -58,12 +55,12 @@ Expr unpacked_for_cpu(Expr packed, int64_t rows, int64_t depth) {
   std::optional<Expr> blocks, left;
   if (whole > 0) {
     const Expr bytes =
-        slice_of(flat, 0, 0, whole * depth / 2).reshape(sizes({whole / kRows, depth, kRows / 2}));
+        flat.slice(0, 0, whole * depth / 2).reshape(sizes({whole / kRows, depth, kRows / 2}));
     blocks = halves(permuted(bytes, {0, 2, 1}), 1).reshape(sizes({whole, depth}));
   }
   if (rest > 0) {
     const Expr bytes =
-        slice_of(flat, 0, whole * depth / 2, rest * depth / 2).reshape(sizes({depth, rest / 2}));
+        flat.slice(0, whole * depth / 2, rest * depth / 2).reshape(sizes({depth, rest / 2}));
     left = halves(permuted(bytes, {1, 0}), 1).reshape(sizes({rest, depth}));
   }
   return !left ? *blocks : !blocks ? *left : joined(*blocks, *left, 0);
@@ -79,11 +76,11 @@ Values convert_for_cpu(Call& c) {
   const int64_t whole = rows / kRows * kRows, rest = rows - whole;
   std::optional<Expr> blocks, left;
   if (whole > 0) {
-    const Expr cut = slice_of(q, 0, 0, whole).reshape(sizes({whole / kRows, 2, kRows / 2, depth}));
+    const Expr cut = q.slice(0, 0, whole).reshape(sizes({whole / kRows, 2, kRows / 2, depth}));
     blocks = permuted(bytes_of(cut, 1), {0, 2, 1}).reshape(sizes({whole * depth / 2}));
   }
   if (rest > 0) {
-    const Expr cut = slice_of(q, 0, whole, rest).reshape(sizes({rest / 2, 2, depth}));
+    const Expr cut = q.slice(0, whole, rest).reshape(sizes({rest / 2, 2, depth}));
     left = permuted(bytes_of(cut, 1), {1, 0}).reshape(sizes({rest * depth / 2}));
   }
   const Expr flat = !left ? *blocks : !blocks ? *left : joined(*blocks, *left, 0);
@@ -147,7 +144,7 @@ Values product(Call& c, Expr x, Expr q, int64_t rows, int64_t depth, DType type)
       x.shape().size() != 2 || !x.shape()[1].is(depth))
     return {c.invalid("sizes of self, mat2, qGroupSize and qScaleAndZeros do not agree")};
   const auto factor = [&](int64_t which) {
-    const Expr one = slice_of(both, 2, which, 1).reshape(sizes({depth / group, rows}));
+    const Expr one = both.slice(2, which, 1).reshape(sizes({depth / group, rows}));
     return permuted(one, {1, 0}).reshape(sizes({rows, depth / group, 1})).cast(DType::kF32);
   };
   const Shape groups = sizes({rows, depth / group, group});

@@ -144,28 +144,14 @@ Values repeat_interleave(Call& c) {
   return {b.reshape(b.broadcast(b.reshape(x, separate), spread), shape)};
 }
 
-std::vector<int> listed_axes(Call& c, std::string_view name, size_t rank) {
-  std::vector<int> axes;
-  const int64_t count = static_cast<int64_t>(rank);
-  for (const Dim& dim : c.sizes(name)) {
-    const int64_t given = dim.is_constant() ? dim.constant() : count;
-    if (given < -count || given >= count) {
-      c.invalid("names an axis that is not there");
-      return {};
-    }
-    axes.push_back(static_cast<int>(given < 0 ? given + count : given));
-  }
-  return axes;
-}
-
 Values movedim(Call& c) {
   GraphBuilder& b = c.b;
   const NodeId x = c.tensor("self");
   const size_t rank = b.shape(x).size();
   std::vector<int> source, target;
   if (c.is_list("source")) {
-    source = listed_axes(c, "source", rank);
-    target = listed_axes(c, "destination", rank);
+    source = c.listed_axes("source", rank);
+    target = c.listed_axes("destination", rank);
   } else {
     source = {c.axis("source", rank)};
     target = {c.axis("destination", rank)};
@@ -209,7 +195,7 @@ Values rot90(Call& c) {
   const NodeId x = c.tensor("self");
   const int64_t turns = ((c.integer("k", 1) % 4) + 4) % 4;
   const std::vector<int> axes =
-      c.has("dims") ? listed_axes(c, "dims", b.shape(x).size()) : std::vector<int>{0, 1};
+      c.has("dims") ? c.listed_axes("dims", b.shape(x).size()) : std::vector<int>{0, 1};
   if (!c.ok() || b.shape(x).size() < 2 || axes.size() != 2 || axes[0] == axes[1])
     return {c.invalid("a turn needs two different axes")};
   const auto flipped = [&](NodeId y, int axis) {

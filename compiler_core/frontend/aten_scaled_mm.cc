@@ -28,12 +28,6 @@ std::optional<Expr> scale_beside(Expr scale, Expr x) {
   return in_blocks ? scale.reshape(blocks).broadcast(elements).reshape(wanted) : scale;
 }
 
-Expr transposed(Expr x) {
-  return {x.b, swap_axes(*x.b, x.id, 0, 1)};
-}
-Expr head(Expr x, int axis, int64_t size) {
-  return {x.b, x.b->slice(x.id, axis, 0, size)};
-}
 int64_t rounded_up(int64_t size, int64_t unit) {
   return (size + unit - 1) / unit * unit;
 }
@@ -54,13 +48,13 @@ std::optional<Expr> scale_of_small_blocks(Expr scale, const Shape& lines_by_dept
     if (!numel(scale.shape()).is(all_lines * all_blocks)) return std::nullopt;
     const Expr tiles = scale.reshape({all_lines / kLines, all_blocks / kBlocks, 32, 4, kBlocks});
     const Expr ordered{scale.b, scale.b->permute(tiles.id, {0, 3, 2, 1, 4})};
-    scale = head(head(ordered.reshape({all_lines, all_blocks}), 0, lines), 1, blocks);
+    scale = ordered.reshape({all_lines, all_blocks}).slice(0, 0, lines).slice(1, 0, blocks);
   } else if (scale.shape() != Shape{lines, blocks}) {
     return std::nullopt;
   }
   const Expr wide = scale.cast(DType::kF32).reshape({lines, blocks, 1});
   const Expr each = wide.broadcast({lines, blocks, kSmallBlock});
-  return head(each.reshape({lines, blocks * kSmallBlock}), 1, depth);
+  return each.reshape({lines, blocks * kSmallBlock}).slice(1, 0, depth);
 }
 
 struct Scales {
@@ -139,7 +133,7 @@ std::optional<Expr> scale_by_recipe(Expr scale, Expr lines, int64_t recipe, int6
       scale.shape()[0].is_constant()) {
     const int64_t blocks = shape[1].constant() / kBlock;
     if (scale.shape()[0].constant() < blocks) return std::nullopt;
-    return scale_beside(transposed(head(scale, 0, blocks)), lines);
+    return scale_beside(transposed(scale.slice(0, 0, blocks)), lines);
   }
   return std::nullopt;
 }

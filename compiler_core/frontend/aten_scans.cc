@@ -1,6 +1,5 @@
 // Scans that are no running sums, and integrals by trapezoids. Element i of such a scan is a
 // reduction over the elements up to i: n^2 work without any of it being stored.
-#include <limits>
 
 #include "compiler_core/frontend/expr.h"
 
@@ -48,7 +47,6 @@ Values cumprod(Call& c) {
 
 Values logcumsumexp(Call& c) {
   GraphBuilder& b = c.b;
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Expr x = tensor(c, "self");
   if (!c.ok() || x.shape().empty()) return {x.id};
   const auto t = triangle(c, wide(x));

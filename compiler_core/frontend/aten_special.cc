@@ -1,7 +1,6 @@
 // Special functions. They are rare, and their formulas cancel: computed in f64 whatever the dtype,
 // and rounded once. Numbers of formulas are those of Abramowitz & Stegun, 1964.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "compiler_core/frontend/expr.h"
@@ -9,7 +8,6 @@
 namespace kiln {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kPi = std::numbers::pi;
 
 using Formula = Expr (*)(Expr);
@@ -48,7 +46,7 @@ Expr lgamma(Expr x) {
   // The sine of the distance to the next integer, which is exact.
   const Expr distance = x - apply(Op::kRound, x);
   const Expr result = choose(low, log(kPi / abs(sin(distance * kPi))) - value, value);
-  return choose(is_pole(x) | (abs(x) == kInf), kInf, result);
+  return choose(is_pole(x) | (abs(x) == kInfinity), kInfinity, result);
 }
 
 constexpr int kShift = 8;  // 6.3.6: what is less goes up by so much before the series
@@ -61,8 +59,8 @@ Expr digamma(Expr x) {
   for (int i = 0; i < kShift; ++i) value = value - 1 / (y + static_cast<double>(i));
   const Expr distance = x - apply(Op::kRound, x);
   const Expr result = choose(low, value - kPi / apply(Op::kTan, distance * kPi), value);
-  const Expr at_pole = choose(x == 0, x.like(-kInf), x.like(std::nan("")));
-  return choose(x == kInf, kInf, choose(is_pole(x), at_pole, result));
+  const Expr at_pole = choose(x == 0, x.like(-kInfinity), x.like(std::nan("")));
+  return choose(x == kInfinity, kInfinity, choose(is_pole(x), at_pole, result));
 }
 
 // 6.4.12, and 6.4.7 below 1/2.
@@ -75,7 +73,7 @@ Expr trigamma(Expr x) {
     value = value + 1 / (at * at);
   }
   const Expr slope = kPi / sin((x - apply(Op::kRound, x)) * kPi);
-  return choose(is_pole(x), kInf, choose(low, slope * slope - value, value));
+  return choose(is_pole(x), kInfinity, choose(low, slope * slope - value, value));
 }
 Values polygamma(Call& c) {
   const int64_t n = c.integer("n");
@@ -109,10 +107,10 @@ Expr scaled_bessel(Expr x) {
   return order == 0 ? known : choose(x < 0, -known, known);
 }
 Expr i0(Expr x) {
-  return choose(abs(x) == kInf, kInf, scaled_bessel<0>(x) * exp(abs(x)));
+  return choose(abs(x) == kInfinity, kInfinity, scaled_bessel<0>(x) * exp(abs(x)));
 }
 Expr i1(Expr x) {
-  return choose(abs(x) == kInf, x, scaled_bessel<1>(x) * exp(abs(x)));
+  return choose(abs(x) == kInfinity, x, scaled_bessel<1>(x) * exp(abs(x)));
 }
 
 // M. Giles, "Approximating the erfinv function" (2010), and two steps of Newton's method.
@@ -127,7 +125,7 @@ Expr erfinv(Expr x) {
   Expr y = x * choose(w < 5, polynomial(w - 2.5, kMiddle), polynomial(sqrt(w) - 3, kTail));
   for (int step = 0; step < 2; ++step)
     y = y - (apply(Op::kErf, y) - x) * exp(y * y) * (0.5 * std::sqrt(kPi));
-  return choose(abs(x) == 1, x * kInf, y);
+  return choose(abs(x) == 1, x * kInfinity, y);
 }
 Expr ndtr(Expr x) {
   return (apply(Op::kErf, x * (1 / std::numbers::sqrt2)) + 1) * 0.5;
@@ -137,7 +135,7 @@ Expr ndtri(Expr x) {
 }
 Expr entr(Expr x) {
   const Expr inside = -(x * log(x));
-  return choose(x == 0, 0, choose(x < 0, -kInf, inside));
+  return choose(x == 0, 0, choose(x < 0, -kInfinity, inside));
 }
 
 constexpr Lowering kSpecialLowerings[] = {

@@ -326,6 +326,21 @@ std::vector<int> Call::axes(std::string_view name, size_t rank) {
   return result;
 }
 
+std::vector<int> Call::listed_axes(std::string_view name, size_t rank) {
+  std::vector<int> result;
+  const auto count = static_cast<int64_t>(rank);
+  for (const Dim& dim : sizes(name)) {
+    const int64_t given = dim.is_constant() ? dim.constant() : count;
+    const int axis = static_cast<int>(given < 0 ? given + count : given);
+    if (given < -count || given >= count || std::ranges::count(result, axis) > 0) {
+      invalid("names an axis twice, or one that is not there");
+      return {};
+    }
+    result.push_back(axis);
+  }
+  return result;
+}
+
 size_t Call::output_count() const {
   if (node_.outputs.size() == 1)
     if (const auto* list = std::get_if<std::vector<TensorName>>(&node_.outputs[0]))

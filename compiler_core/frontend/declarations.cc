@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "compiler_core/frontend/refusals.h"
+#include "compiler_core/ir/custom_op.h"
 
 namespace kiln {
 namespace {
-
-std::string type_text(DType dtype, const Shape& shape) {
-  return std::string(to_string(dtype)) + to_string(shape);
-}
 
 bool equal_but_for_ones(Shape a, Shape b) {
   for (Shape* shape : {&a, &b}) std::erase_if(*shape, [](const Dim& dim) { return dim.is(1); });
@@ -85,9 +82,9 @@ Result<NodeId> Declarations::as_declared(GraphBuilder& builder, const ExportedNo
     return value;
   }
   return fail(Code::kInvalidArgument, "the archive declares '" + std::string(name) + "' as " +
-                                          type_text(dtype, type.shape) +
+                                          to_string(OperandType{dtype, type.shape}) +
                                           ", but its operands imply " +
-                                          type_text(builder.dtype(value), shape));
+                                          to_string(OperandType{builder.dtype(value), shape}));
 }
 
 }  // namespace kiln

@@ -17,7 +17,7 @@ inline size_t at(int axis) {
   return static_cast<size_t>(axis);
 }
 
-// Of a number that meets no tensor: f32 is the default dtype.
+// The dtype of a number that meets no tensor: that of a float is f32, the default.
 DType dtype_of(const Number& number);
 // PyTorch's type promotion.
 DType promote_types(DType a, DType b);

@@ -3,11 +3,14 @@
 // dtype and shape of the other side. A value: two words.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "compiler_core/frontend/decompositions.h"
 
 namespace kiln {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Expr {
   GraphBuilder* b = nullptr;
@@ -18,6 +21,9 @@ struct Expr {
   Expr cast(DType type) const { return {b, b->cast(id, type)}; }
   Expr broadcast(Shape to) const { return {b, b->broadcast(id, std::move(to))}; }
   Expr reshape(Shape to) const { return {b, b->reshape(id, std::move(to))}; }
+  Expr slice(int axis, const Dim& start, const Dim& size) const {
+    return {b, b->slice(id, axis, start, size)};
+  }
   // The number in this dtype and shape.
   Expr like(double value) const { return {b, constant_like(*b, id, value)}; }
   Expr sum(const std::vector<int>& axes, bool keep = true) const;
@@ -160,6 +166,10 @@ inline Expr choose(Expr condition, double x, Expr y) {
 // -1, 0 or 1; 0 for a NaN, as torch has it.
 Expr sign(Expr x);
 
+// The transpose of a matrix.
+inline Expr transposed(Expr x) {
+  return {x.b, swap_axes(*x.b, x.id, 0, 1)};
+}
 // (sum |x|^p)^(1/p) over ascending `axes`; the limits for p = 0 and infinity.
 Expr p_norm(Expr x, double p, const std::vector<int>& axes, bool keep);
 

@@ -93,6 +93,8 @@ class Call {
   int axis(std::string_view name, size_t rank, std::optional<int64_t> fallback = {});
   // Ascending axes; all of them when absent or empty.
   std::vector<int> axes(std::string_view name, size_t rank);
+  // Axes as they are listed, each once.
+  std::vector<int> listed_axes(std::string_view name, size_t rank);
 
   // Whether it is a tensor of complex numbers: of pairs, along a last axis of 2 (complex_values.h); or
   // one such number.

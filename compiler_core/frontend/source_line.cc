@@ -1,3 +1,4 @@
+#include "compiler_core/base/text.h"
 #include "compiler_core/frontend/refusals.h"
 
 #include <algorithm>
@@ -17,15 +18,9 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-std::string_view trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
 // `File "model.py", line 96, in forward`
 bool parse_frame(std::string_view line, Frame& frame) {
-  line = trim(line);
+  line = trimmed(line);
   constexpr std::string_view kFile = "File \"", kLine = "\", line ";
   const size_t quote = line.find(kLine);
   if (!line.starts_with(kFile) || quote == std::string_view::npos) return false;
@@ -57,7 +52,7 @@ std::string source_line(std::string_view trace) {
     if (parse_frame(line, frame)) {
       in_frame = true;
     } else if (in_frame && frame.code.empty()) {
-      frame.code = trim(line);
+      frame.code = trimmed(line);
     } else {
       continue;
     }

@@ -18,18 +18,14 @@ from torch.utils._pytree import tree_map
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 LOW = (torch.bfloat16, torch.float16)
 
-
 def mapped(values: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     return tree_map(lambda each: function(each) if isinstance(each, torch.Tensor) else each, values)
-
 
 def widened(values: Any, wide: torch.dtype) -> Any:
     return mapped(values, lambda each: each.to(wide) if each.dtype == torch.float32 else each)
 
-
 def copied(values: Any) -> Any:
     return mapped(values, torch.clone)
-
 
 def widen_attributes(value: Any, seen: set[int]) -> Any:
     """In place, of f32 tensors that a model keeps beside its parameters and buffers: a cache, say."""
@@ -48,7 +44,6 @@ def widen_attributes(value: Any, seen: set[int]) -> Any:
             own[key] = widen_attributes(each, seen)
     return value
 
-
 def grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = None) -> torch.Tensor:
     """``_grouped_mm``, which PyTorch has in no f64: groups of rows of ``a``, of its columns where both are matrices, or
     batches."""
@@ -63,7 +58,6 @@ def grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = Non
     rows = torch.cat([a[each] @ b[i] for i, each in enumerate(spans)])
     return torch.cat([rows, rows.new_zeros(a.shape[0] - rows.shape[0], rows.shape[1])])
 
-
 def scaled_mm(a: torch.Tensor, b: torch.Tensor, scales: tuple[torch.Tensor, torch.Tensor],
               bias: torch.Tensor | None, out_dtype: torch.dtype | None) -> torch.Tensor:
     """``_scaled_mm`` in f64, rounded once: cards sum 8-bit floats with fewer bits than f32 has."""
@@ -73,9 +67,8 @@ def scaled_mm(a: torch.Tensor, b: torch.Tensor, scales: tuple[torch.Tensor, torc
     whole = (a.double() * scales[0].double()) @ (b.double() * scales[1].double())
     return (whole if bias is None else whole + bias.double()).to(out_dtype or a.dtype)
 
-
 class WideProducts(TorchDispatchMode):
-    """A model as it is, but for its products of 8-bit floats."""
+    """Products of 8-bit floats run in f64; everything else runs as the model has it."""
 
     has_products = False
 
@@ -89,7 +82,6 @@ class WideProducts(TorchDispatchMode):
             return scaled_mm(given["a"], given["b"], (given["scale_a"], given["scale_b"]), given.get("bias"),
                              given.get("out_dtype"))
         return func(*args, **(kwargs or {}))
-
 
 class Wide(TorchDispatchMode):
     """Where a model asks for f32 it gets f64."""
@@ -111,7 +103,6 @@ class Wide(TorchDispatchMode):
             return grouped_mm(*args[:3], **{key: value for key, value in kwargs.items() if key == "offs"})
         return func(*args, **kwargs)
 
-
 @contextlib.contextmanager
 def all_wide() -> Iterator[None]:
     before = torch.get_default_dtype()
@@ -125,14 +116,12 @@ def all_wide() -> Iterator[None]:
         if mode.has_loops:  # torch compiles them, and would use here again what it compiled in this mode
             torch._dynamo.reset()
 
-
 def scale_of(value: Any) -> float:
     """The largest finite magnitude."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
         return 0.0
     value = value.double()
     return float(torch.where(value.isfinite(), value.abs(), 0.0).max().item())
-
 
 def difference(have: list[Any], want: list[Any], least: float = 0.0) -> float:
     """The largest difference of an output over its largest value; infinite where shapes or integers differ. Outputs
@@ -157,7 +146,6 @@ def difference(have: list[Any], want: list[Any], least: float = 0.0) -> float:
         found = off.max().item() / max(scale_of(y), floor, 1e-30) if y.numel() else 0.0
         worst = max(worst, float("inf") if math.isnan(found) else found)
     return worst
-
 
 def reference(plain: torch.nn.Module, calls: list[Call], run: Callable[[torch.nn.Module, Call], list[Any]],
               want: list[list[Any]], least: float) -> tuple[list[list[Any]], str]:

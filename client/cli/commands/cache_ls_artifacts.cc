@@ -42,7 +42,7 @@ nlohmann::ordered_json json_of(const ListedArtifact& artifact) {
           {"owner", artifact.owner},         {"audience", audience_text(artifact.audience)}};
 }
 
-Result<void> list_them(const Options& options) {
+Result<void> list_artifacts(const Options& options) {
   TRY(std::vector<ListedArtifact> artifacts,
       ArtifactStore::list(Path(options.data_dir) / kArtifactsFile, options.kind, 0));
   sort(artifacts, options.sort);
@@ -83,7 +83,7 @@ Result<void> list_them(const Options& options) {
 }  // namespace
 
 int cache_ls_artifacts(const Options& options) {
-  const auto listed = list_them(options);
+  const auto listed = list_artifacts(options);
   if (listed) return kDone;
   print_error(options.data_dir, listed.error());
   return exit_code_of_store(listed.error());

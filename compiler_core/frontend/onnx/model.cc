@@ -4,8 +4,8 @@
 #include <onnx/onnx_pb.h>
 
 #include <bit>
-#include <charconv>
 
+#include "compiler_core/base/text.h"
 #include "compiler_core/frontend/onnx/wire.h"
 
 // Fields by the numbers that libonnx's header gives them; the messages themselves are not used: one
@@ -52,8 +52,7 @@ Status external_entry(std::string_view message, OnnxExternalData& data) {
   if (key == "location") data.location = value;
   if (key != "offset" && key != "length") return {};
   int64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < 0)
+  if (!read_count(value, number))
     return fail(Code::kInvalidArgument, "external data has a bad " + std::string(key));
   if (key == "offset")
     data.offset = number;

@@ -9,10 +9,6 @@ Values matmul(OnnxCall& c) {
   return {c.aten("aten.matmul.default", {{"self", c.tensor(0)}, {"other", c.tensor(1)}}).id};
 }
 
-Expr transposed(Expr x) {
-  return {x.b, swap_axes(*x.b, x.id, 0, 1)};
-}
-
 // alpha * A * B + beta * C. As PyTorch's exporters write linear and addmm, it is one of them.
 Values gemm(OnnxCall& c) {
   Expr x = c.tensor(0), y = c.tensor(1);
