@@ -16,6 +16,11 @@ constexpr int64_t round_up(int64_t value, int64_t step) {
   return ceil_div(value, step) * step;
 }
 
+// About `wanted` of `size`: one of equal blocks of whole tiles.
+constexpr int64_t even_block(int64_t size, int64_t wanted, int64_t tile) {
+  return round_up(ceil_div(size, ceil_div(size, wanted)), tile);
+}
+
 // Whether x is 1, 2, 4, ...; false for 0 and below.
 constexpr bool is_power_of_two(int64_t x) {
   return x > 0 && (x & (x - 1)) == 0;

@@ -1,5 +1,6 @@
 // Products of 8-bit floats with scales: of the whole, of rows and columns, of blocks of 128 in f32, or of
 // blocks of 32 along the depth in e8m0 (OCP Microscaling Formats, 2023).
+#include "compiler_core/base/math.h"
 #include "compiler_core/frontend/expr.h"
 
 namespace kiln {
@@ -28,10 +29,6 @@ std::optional<Expr> scale_beside(Expr scale, Expr x) {
   return in_blocks ? scale.reshape(blocks).broadcast(elements).reshape(wanted) : scale;
 }
 
-int64_t rounded_up(int64_t size, int64_t unit) {
-  return (size + unit - 1) / unit * unit;
-}
-
 // e8m0 scales of blocks of 32, [lines, depth] of them, one for each element. In memory they are
 // [lines, blocks], or in tiles of 128 lines and 4 blocks, with zeros where tiles reach beyond: of a tile,
 // 32 rows of 16 bytes, row i has those of the lines i, i + 32, i + 64 and i + 96.
@@ -42,8 +39,8 @@ std::optional<Expr> scale_of_small_blocks(Expr scale, const Shape& lines_by_dept
   const int64_t lines = lines_by_depth[0].constant(), depth = lines_by_depth[1].constant();
   constexpr int64_t kMost = int64_t{1} << 31;  // so that nothing below overflows
   if (lines < 1 || depth < 1 || lines > kMost || depth > kMost) return std::nullopt;
-  const int64_t blocks = rounded_up(depth, kSmallBlock) / kSmallBlock;
-  const int64_t all_lines = rounded_up(lines, kLines), all_blocks = rounded_up(blocks, kBlocks);
+  const int64_t blocks = round_up(depth, kSmallBlock) / kSmallBlock;
+  const int64_t all_lines = round_up(lines, kLines), all_blocks = round_up(blocks, kBlocks);
   if (swizzle == k32x4x4) {
     if (!numel(scale.shape()).is(all_lines * all_blocks)) return std::nullopt;
     const Expr tiles = scale.reshape({all_lines / kLines, all_blocks / kBlocks, 32, 4, kBlocks});

@@ -1,7 +1,5 @@
 #include "compiler_core/kernels/analysis/axis_extents.h"
 
-#include <type_traits>
-
 #include "compiler_core/base/check.h"
 
 namespace kiln {
@@ -15,14 +13,6 @@ const Node& only_output(const Graph& workload, OpKind kind) {
 
 int argument(const Graph& workload, const Node& node, size_t operand) {
   return std::get<InputAttr>(workload.node(node.operands[operand]).attr).index;
-}
-
-template <class Size>
-Size size_of_dim(const Dim& dim) {
-  if constexpr (std::is_same_v<Size, Dim>)
-    return dim;
-  else
-    return dim.constant();
 }
 
 template <class Size>

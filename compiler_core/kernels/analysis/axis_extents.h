@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "compiler_core/ir/graph.h"
 
@@ -10,6 +11,14 @@ namespace kiln {
 
 // Everywhere: argument positions among the workload's inputs. REQUIRES: the workload keeps the
 // rules of its family; for a Size of int64_t, its sizes are constants.
+
+template <class Size>
+Size size_of_dim(const Dim& dim) {
+  if constexpr (std::is_same_v<Size, Dim>)
+    return dim;
+  else
+    return dim.constant();
+}
 
 template <class Size>
 struct ScanExtentOf {

@@ -91,11 +91,6 @@ double estimate(const CpuConvolutionSchedule& schedule, const ConvolutionProblem
   return nanos * static_cast<double>(rounds) / static_cast<double>(blocks);
 }
 
-// About `wanted` of `size` in equal blocks of whole tiles.
-int64_t even_block(int64_t size, int64_t wanted, int64_t tile) {
-  return round_up(ceil_div(size, ceil_div(size, wanted)), tile);
-}
-
 std::vector<CpuConvolutionSchedule> all_schedules(const ConvolutionProblem& problem,
                                                   const Target& target, int lanes) {
   const MatmulProblem& product = problem.product;

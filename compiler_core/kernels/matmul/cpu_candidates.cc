@@ -117,11 +117,6 @@ double estimate(const CpuMatmulSchedule& schedule, const MatmulProblem& problem,
   return nanos * static_cast<double>(rounds) / static_cast<double>(blocks);
 }
 
-// About `wanted` of `size` in equal blocks of whole tiles.
-int64_t even_block(int64_t size, int64_t wanted, int64_t tile) {
-  return round_up(ceil_div(size, ceil_div(size, wanted)), tile);
-}
-
 std::vector<CpuMatmulSchedule> panel_schedules(const MatmulProblem& problem, const Target& target,
                                                int lanes) {
   std::vector<CpuMatmulSchedule> all;

@@ -1,22 +1,11 @@
 #include "compiler_core/kernels/matmul/matmul_problem.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/kernels/analysis/axis_extents.h"
 
 namespace kiln {
-namespace {
-
-template <class Size>
-Size size_of_dim(const Dim& dim) {
-  if constexpr (std::is_same_v<Size, Dim>)
-    return dim;
-  else
-    return dim.constant();
-}
-
-}  // namespace
 
 template <class Size>
 MatmulOperandOf<Size> MatmulOperandOf<Size>::of(const Graph& graph, NodeId id) {

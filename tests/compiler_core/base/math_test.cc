@@ -27,6 +27,13 @@ TEST(MathTest, RoundUpGivesTheNextMultiple) {
   EXPECT_EQ(round_up(10, 3), 12);
 }
 
+TEST(MathTest, EvenBlocksAreOfWholeTilesAndAsManyAsWanted) {
+  static_assert(even_block(100, 48, 8) == 40);  // three of 34 elements
+  EXPECT_EQ(even_block(96, 48, 8), 48);
+  EXPECT_EQ(even_block(97, 48, 8), 40);
+  EXPECT_EQ(even_block(5, 48, 8), 8);
+}
+
 TEST(MathTest, PowersOfTwoArePositive) {
   static_assert(is_power_of_two(64));
   for (int bit = 0; bit < 63; ++bit) EXPECT_TRUE(is_power_of_two(int64_t{1} << bit)) << bit;
