@@ -176,7 +176,7 @@ Result<ExportedProgram> read_archive(const Pt2Archive& archive) {
   TRY(PayloadFolder constants,
       read_config(archive, "data/constants/", "model_constants_config.json"));
   const std::array folders = {std::move(weights), std::move(constants)};
-  // What is wrong with a payload is said where all of them are connected.
+  // Errors of a payload are reported below, where all of them are connected.
   const auto elements = [&](ExportedInput constant) -> std::optional<Tensor> {
     if (!attach(archive, folders, constant) || !constant.has_payload) return std::nullopt;
     auto tensor = read_payload(archive, constant);

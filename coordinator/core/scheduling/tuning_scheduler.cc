@@ -406,7 +406,8 @@ void TuningScheduler::dispatch(int64_t now_ms, Actions& out) {
   }
 }
 
-// Of one task at a time, which are then dispatched, so that no more is tried than there is room for.
+// Calls the followers of one task, which are then dispatched before the next task's: no more is tried
+// than there is room for.
 void TuningScheduler::call_followers() {
   if (holding_.empty() || !dispatcher_.has_idle_workers()) return;
   for (auto held = holding_.begin(); held != holding_.end();) {

@@ -6,8 +6,8 @@
 //     |  `compilers have nothing else to do (call_followers)--> queued
 //     `its leaders are wrong or spill, or nothing came out right--> queued
 //
-// What is passed over is as if it had not been listed. A task knows of schedules no more than their
-// decisions, so that is what they are compared by. Measured: tests/gpu/LOG.md, "Tuning".
+// A candidate that is passed over counts as if it had not been listed. A task knows the decisions of
+// its schedules and nothing else, so it compares those. Measured: tests/gpu/LOG.md, "Tuning".
 #include <algorithm>
 #include <limits>
 #include <utility>

@@ -206,7 +206,7 @@ TEST_F(Archive, a_parameter_whose_strides_overflow) {
   expect_refused(Code::kInvalidArgument, {"'w'", "overflow"});
 }
 
-// Of a constant that has every second element of its file, from the second on.
+// The constant has every second element of its file, from the second on.
 TEST_F(Archive, numbers_out_of_its_constants_are_known) {
   ModelText model;
   model.input("x", kFloat, {1})

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "tests/coordinator/core/core_bench.h"
+#include "tests/coordinator/core/tried_candidates.h"
 
 namespace kiln {
 namespace {
@@ -20,7 +20,7 @@ PlannedKernel kernel_with_followers() {
   return planned;
 }
 
-class CoreFollowers : public ::testing::Test {
+class CoreFollowers : public TriedCandidates {
  protected:
   // A worker with one slot, which has nothing else to do only before and after.
   void start(PlannedKernel planned, int slots = 1) {
@@ -31,32 +31,11 @@ class CoreFollowers : public ::testing::Test {
   }
   // Candidates of `us` are right, in finals as long as they are not among `wrong_late`.
   void work_off(const std::map<int, double>& us, const std::set<int>& wrong_late = {}) {
-    bench_.work_off("w", [&](const Job& job) {
-      std::vector<CandidateResult> results;
-      const bool is_final = job.kind == Job::Kind::kFinal;
-      for (const int i : indices(job)) {
-        if (!is_final) tried_.push_back(i);
-        const bool is_right = us.contains(i) && !(is_final && wrong_late.contains(i));
-        results.push_back(is_right ? ok_result(job, i, us.at(i))
-                                   : bad_result(job, i, Verdict::kWrongResult));
-      }
-      WorkerReport report = bench_.report_of("w", {}, std::move(results));
-      report.slots = 1;
-      bench_.step(ReportReceived{"w", std::move(report)});
+    try_all([&](int i, bool is_final) {
+      return us.contains(i) && !(is_final && wrong_late.contains(i)) ? us.at(i) : 0;
     });
-    bench_.store_all();
   }
   const KernelReport& report() const { return bench_.kernels.at(0).kernel.report; }
-  std::string winner() const {
-    return bench_.kernels.size() == 1 ? bench_.kernels.front().kernel.schedule : "";
-  }
-
-  CoreBench bench_{[] {
-    CoreOptions options;
-    options.batch_size = 8;
-    return options;
-  }()};
-  std::vector<int> tried_;
 };
 
 TEST_F(CoreFollowers, ArePassedOverWhereTheirLeaderIsFarBehind) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/coordinator/core/core_bench.h"
+#include "tests/coordinator/core/tried_candidates.h"
 
 namespace kiln {
 namespace {
@@ -15,34 +15,14 @@ PlannedKernel kernel_with_reserves() {
   return planned;
 }
 
-class CoreReserves : public ::testing::Test {
+class CoreReserves : public TriedCandidates {
  protected:
   // Those of `wrong` are wrong, those of `wrong_late` in finals alone. All take about as long.
   void work_off(const std::set<int>& wrong, const std::set<int>& wrong_late = {}) {
-    bench_.work_off("w", [&](const Job& job) {
-      std::vector<CandidateResult> results;
-      for (const int i : indices(job)) {
-        const bool is_final = job.kind == Job::Kind::kFinal;
-        if (!is_final) tried_.push_back(i);
-        if (wrong.contains(i) || (is_final && wrong_late.contains(i)))
-          results.push_back(bad_result(job, i, Verdict::kWrongResult));
-        else
-          results.push_back(ok_result(job, i, 100.0 + i));
-      }
-      bench_.report("w", {}, std::move(results));
+    try_all([&](int i, bool is_final) {
+      return wrong.contains(i) || (is_final && wrong_late.contains(i)) ? 0 : 100.0 + i;
     });
-    bench_.store_all();
   }
-  std::string winner() const {
-    return bench_.kernels.size() == 1 ? bench_.kernels.front().kernel.schedule : "";
-  }
-
-  CoreBench bench_{[] {
-    CoreOptions options;
-    options.batch_size = 8;
-    return options;
-  }()};
-  std::vector<int> tried_;
 };
 
 TEST_F(CoreReserves, AreNotTriedWhereAnotherIsRight) {
