@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -144,7 +145,8 @@ def test_a_model_without_a_wider_run_says_so() -> None:
 
 def test_skipped_models_are_no_share_of_those_that_ran() -> None:
     run = document.Run("", {"a": {"name": "a", **PLAIN}, "b": {"name": "b", "verdict": "skipped"}})
-    assert document.summary(run) == "2 models: 1 right, 1 skipped (100.0 % right)"
+    assert document.summary(run) == ("2 models: 1 right, 1 skipped (100.0 % right). "
+                                     "Errors of 1: 0.50 of PyTorch's in the median")
 
 
 def test_a_run_goes_on_with_what_has_no_times_or_was_skipped() -> None:
@@ -186,6 +188,43 @@ def test_a_place_of_the_dtype_is_no_difference_from_a_reference_that_has_no_more
     assert verdict(next_ones, x.double(), "f64") == "wrong"  # PyTorch found the nearest one
     assert one.compared([[torch.tensor([1, 2])]], [[torch.tensor([1, 3])]], [[torch.tensor([1, 3])]], "own")["verdict"] \
         == "wrong"
+
+
+class Seeds(one.Runner):
+    """Its run of a seed is the record of that number."""
+
+    def __init__(self, results: list[dict[str, Any]]) -> None:
+        self._models, self._results = {"a": SimpleNamespace(name="a")}, results
+        self.asked: list[int] = []
+
+    def _run(self, model: Any, seed: int, archive: str = "", timing: str = "") -> dict[str, Any]:
+        self.asked.append(seed)
+        return self._results[min(seed, len(self._results) - 1)]
+
+
+def found(verdict: str, error: float, own: float) -> dict[str, Any]:
+    return {"verdict": verdict, "error": error, "torch_error": own, "counted": error, "kernels": 2}
+
+
+def test_what_is_close_with_one_seed_is_judged_by_the_means_of_nine() -> None:
+    unlucky, usual = found("close", 3e-6, 1e-6), found("right", 1e-6, 1e-6)
+    runner = Seeds([unlucky, usual])
+    result = runner("a", "")
+    assert runner.asked == list(range(9))
+    assert result["verdict"] == "close" and result["seeds"] == 9  # 11 to 9
+    assert result["error"] == pytest.approx(11e-6 / 9) and result["torch_error"] == pytest.approx(1e-6)
+    assert Seeds([found("close", 2e-6, 1e-6), usual])("a", "")["verdict"] == "right"  # 10 to 9
+    assert table(document.document([document.Run("", {"a": {"name": "a", "family": "decoder", **result}})],
+                                   ["a"]))[2][1] == "close (9 seeds)"
+
+
+def test_more_seeds_are_asked_for_only_where_a_model_is_close_and_hide_nothing() -> None:
+    for verdict in ("right", "wrong"):
+        runner = Seeds([found(verdict, 1e-3, 1e-6)])
+        assert runner("a", "") == found(verdict, 1e-3, 1e-6) and runner.asked == [0]
+    bad = found("wrong", 1e-3, 1e-6)
+    assert Seeds([found("close", 2e-6, 1e-6), bad])("a", "") == bad
+    assert Seeds([found("close", 2e-6, 1e-6), {"verdict": "refused", "why": "x"}])("a", "")["verdict"] == "refused"
 
 
 def test_the_summary_says_how_calls_compare_with_torch_compile() -> None:

@@ -72,7 +72,8 @@ def cells(result: dict[str, Any] | None, times: bool) -> list[str]:
     if result is None:
         return [""] * (8 if times else 5)
     torch_has = "own" if result.get("reference") == "own" else number(result.get("torch_error"))
-    found = [result["verdict"], str(result.get("kernels", "")), number(result.get("error")), torch_has,
+    verdict = result["verdict"] + (f" ({result['seeds']} seeds)" if "seeds" in result else "")
+    found = [verdict, str(result.get("kernels", "")), number(result.get("error")), torch_has,
              figure(result, "seconds", ".1f")]
     if not times:
         return found
@@ -92,7 +93,15 @@ def summary(run: Run) -> str:
     verdicts = collections.Counter(str(result["verdict"]) for result in run.results.values())
     ran = len(run.results) - verdicts["skipped"]
     return (f"{len(run.results)} models: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
-            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)" + beside_torch_compile(run))
+            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)" + beside_pytorch(run) + beside_torch_compile(run))
+
+
+def beside_pytorch(run: Run) -> str:
+    errors = [each["error"] / each["torch_error"] for each in run.results.values()
+              if each.get("error") and each.get("torch_error")]
+    if not errors:
+        return ""
+    return f". Errors of {len(errors)}: {statistics.median(errors):.2f} of PyTorch's in the median"
 
 
 def beside_torch_compile(run: Run) -> str:
@@ -114,6 +123,7 @@ def document(runs: list[Run], listed: list[str]) -> str:
         "that of PyTorch. *own*: PyTorch has no wider run of the model, so that the difference is from PyTorch's",
         "result, in which products of 8-bit floats are in f64. *right*: at most 1.2 times PyTorch's, or below 1e-6, or",
         "a place of the output's dtype where the reference has no more places. *close*: at most ten times PyTorch's.",
+        "*seeds*: with one seed of weights and inputs the error was more than 1.2 times PyTorch's; the errors are means.",
         "*cold*: seconds to compile all kernels of the program, nothing of it cached, on cores that other work shared.",
         "The last column has the reason of what is not right.",
     ]

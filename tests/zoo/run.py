@@ -16,9 +16,10 @@
 The reference is the model in f64, also where it asks for f32 itself (reference.py); where PyTorch cannot run it so,
 that in f32 of a model of a lower precision, or PyTorch's own result, in which products of 8-bit floats are in f64. An
 error is the largest difference of an output over the largest value of that output. A model is right when its error is
-at most 1.2 times PyTorch's own in f32, or below 1e-6, which is a few roundings. Models come in turn from the families,
-so that what a run leaves that is ended early has some of each; a model whose library is missing is skipped. Exits with
-1 when a model is wrong or gives no answer."""
+at most 1.2 times PyTorch's own in f32, or below 1e-6, which is a few roundings. Where it is more, the means over nine
+seeds of weights and inputs are compared. Models come in turn from the families, so that what a run leaves that is ended
+early has some of each; a model whose library is missing is skipped. Exits with 1 when a model is wrong or gives no
+answer."""
 
 from __future__ import annotations
 
