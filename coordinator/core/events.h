@@ -135,8 +135,8 @@ struct PlannedKernel {
   // other one of Kiln's own came out right. Not all of its own are of these.
   std::set<std::string> reserves{};
   // Whether those of `schedules` that are much like another may be passed over where that one is far
-  // behind (tuning_followers.cc).
-  bool has_followers = false;
+  // behind (tuning_variants.cc).
+  bool has_variants = false;
 };
 // Another partition of a program into kernels, where the planner cannot tell which is faster.
 struct PlannedAlternative {

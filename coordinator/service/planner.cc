@@ -171,7 +171,7 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
       ranked_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));
   kernel.schedules = std::move(space.schedules);
   if (is_timed) kernel.reserves = std::move(space.far);
-  kernel.has_followers = is_timed && request.target.backend == Backend::kCuda;
+  kernel.has_variants = is_timed && request.target.backend == Backend::kCuda;
   for (const auto& [name, offered] : kernel.offered) kernel.schedules.push_back({name, {}});
   for (const Schedule& schedule : kernel.schedules)
     if (const std::string_view library = library_of(schedule); !library.empty())

@@ -71,17 +71,17 @@ def distance(one: str, other: str) -> float:
     return total
 
 
-def without_followers(alike: float, near: float) -> Rule:
-    """Passes over what is like others of which none came near the best (coordinator's tuning_followers.cc)."""
+def without_variants(alike: float, near: float) -> Rule:
+    """Passes over what is like others of which none came near the best (coordinator's tuning_variants.cc)."""
     def built(candidates: Candidates) -> set[str]:
         ahead: Candidates = []
         for candidate in candidates:
-            if all(distance(candidate[0], leader[0]) > alike for leader in ahead):
+            if all(distance(candidate[0], original[0]) > alike for original in ahead):
                 ahead.append(candidate)
         chosen = {schedule for schedule, _ in ahead}
         bound = near * best_of(ahead)
         for schedule, _ in candidates:
-            best = best_of(leader for leader in ahead if distance(schedule, leader[0]) <= alike)
+            best = best_of(original for original in ahead if distance(schedule, original[0]) <= alike)
             if best == math.inf or best <= bound:
                 chosen.add(schedule)
         return chosen
@@ -109,7 +109,7 @@ RULES: dict[str, Rule] = {
        for count in (1, 2) for reach in (1.1, 1.25, 1.5)},
     **{f"{count} of a form, the rest within {reach:g}": leaders(form_of, count, reach)
        for count in (1, 2) for reach in (1.1, 1.25, 1.5)},
-    **{f"like others ({alike:g}), none within {near:g}": without_followers(alike, near)
+    **{f"like others ({alike:g}), none within {near:g}": without_variants(alike, near)
        for alike in (1.5, 2, 2.5, 3) for near in (1.05, 1.07, 1.1, 1.15)},
 }
 

@@ -508,7 +508,7 @@ PlannedKernel Cluster::planned(int kernel, const StartPlan& start) {
     planned.schedules.push_back(candidate.schedule);
   // Of some kernels those of one template are expected to be far behind; each has one of the other.
   if (scenario_.mixed && kernel % 2 == 0) planned.reserves = {"cpu.vector"};
-  planned.has_followers = start.mode == Mode::kMaxAutotune && kernel % 3 == 0;
+  planned.has_variants = start.mode == Mode::kMaxAutotune && kernel % 3 == 0;
   // Earlier winners come first, so an index means another schedule in another incarnation.
   std::rotate(planned.schedules.begin(),
               planned.schedules.begin() + incarnation_ % std::ssize(planned.schedules),

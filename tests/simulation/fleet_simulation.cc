@@ -1,5 +1,5 @@
 // fleet_simulation [--json] [--programs N] [--kernels N] [--candidates N] [--reserves SHARE] [--build MS] [--try MS]
-//   [--recorded FILE [--no-followers]] [--held N] [SHAPE...]: how fast fleets of these shapes tune (tuning_fleet.h); default: those of the table in
+//   [--recorded FILE [--no-variants]] [--held N] [SHAPE...]: how fast fleets of these shapes tune (tuning_fleet.h); default: those of the table in
 //   docs/simulation.md.
 #include <fmt/core.h>
 
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   app.add_option("--slots", costs.slots, "leases of a device")->capture_default_str();
   std::string recorded;
   app.add_option("--recorded", recorded, "kernels as they were tuned (tests/gpu/replay_tuning.py)");
-  app.add_flag("!--no-followers", costs.followers, "all candidates of those are tried");
+  app.add_flag("!--no-variants", costs.variants, "all candidates of those are tried");
   CLI11_PARSE(app, argc, argv);
   if (!recorded.empty()) {
     std::ifstream file(recorded);

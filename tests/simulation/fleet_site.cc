@@ -70,11 +70,11 @@ FleetKernel::FleetKernel(int number, double candidates, const FleetCosts& costs)
         {i < count - reserves_ ? "cuda.fleet" : "cuda.reserve", {{"tile", int64_t{i}}}});
 }
 
-FleetKernel::FleetKernel(int number, const RecordedKernel& recorded, bool has_followers)
+FleetKernel::FleetKernel(int number, const RecordedKernel& recorded, bool has_variants)
     : number_(number),
       open_us_(us_of(recorded.open_ms)),
       final_us_(us_of(recorded.final_ms)),
-      has_followers_(has_followers) {
+      has_variants_(has_variants) {
   for (const RecordedKernel::Candidate& candidate : recorded.candidates) {
     twins_.push_back(size());
     build_us_.push_back(us_of(candidate.build_ms));
@@ -93,7 +93,7 @@ PlannedKernel FleetKernel::planned() const {
   kernel.workload_text = "graph";
   if (reserves_ > 0) kernel.reserves = {"cuda.reserve"};
   kernel.schedules = schedules_;
-  kernel.has_followers = has_followers_;
+  kernel.has_variants = has_variants_;
   return kernel;
 }
 

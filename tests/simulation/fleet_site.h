@@ -27,7 +27,7 @@ WorkerReport fleet_report(const std::string& name, int compilers, bool only_buil
 class FleetKernel {
  public:
   FleetKernel(int number, double candidates, const FleetCosts& costs);
-  FleetKernel(int number, const RecordedKernel& recorded, bool has_followers);
+  FleetKernel(int number, const RecordedKernel& recorded, bool has_variants);
   PlannedKernel planned() const;
   int size() const { return static_cast<int>(build_us_.size()); }
   int64_t build_us(int candidate) const { return build_us_[static_cast<size_t>(candidate)]; }
@@ -48,7 +48,7 @@ class FleetKernel {
   std::vector<bool> spills_;
   std::vector<int> twins_;
   std::vector<Schedule> schedules_;
-  bool has_followers_ = false;
+  bool has_variants_ = false;
   int reserves_ = 0;  // the last ones
 };
 

@@ -203,7 +203,7 @@ class Run final : public FleetWorld {
     for (int i = 0; i < std::ssize(work_.recorded); ++i)
       if (const RecordedKernel& recorded = work_.recorded[static_cast<size_t>(i)];
           recorded.program == number)
-        add({i, recorded, costs_.followers});
+        add({i, recorded, costs_.variants});
     for (int i = 0; work_.recorded.empty() && i < work_.kernels; ++i)
       add({number * work_.kernels + i, work_.candidates, costs_});
     step(std::move(plan));

@@ -37,8 +37,8 @@ struct FleetCosts {
   double spilling = 0.15;    // share of candidates that keep registers in local memory
   double twins = 0.1;        // share that compile to what the one before them did
   int slots = 14;            // leases of a device, at most
-  bool followers = true;  // of recorded kernels some wait for others (PlannedKernel::has_followers)
-  double reserves = 0;    // share that is expected to be far behind (PlannedKernel::reserves)
+  bool variants = true;  // of recorded kernels some wait for others (PlannedKernel::has_variants)
+  double reserves = 0;   // share that is expected to be far behind (PlannedKernel::reserves)
 };
 
 // A kernel as it was tuned: its candidates, best guess first.

@@ -92,7 +92,7 @@ TEST(TuningFleet, WhatIsLikeSomethingFarBehindIsNotBuilt) {
   work.recorded = read_kernels(lines);
   ASSERT_EQ(work.recorded.size(), 40u);
   FleetCosts all;
-  all.followers = false;
+  all.variants = false;
   for (const char* shape : {"1x16", "2x16", "1x4+12"}) {
     const FleetFigures before = tune(parse_shape(shape), work, all);
     const FleetFigures after = tune(parse_shape(shape), work);

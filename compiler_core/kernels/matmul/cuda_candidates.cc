@@ -347,7 +347,7 @@ double efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_matmul() {
   static const PrintedTemplate<CudaMatmulSchedule> made({
-      .version = 6,
+      .version = 7,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,

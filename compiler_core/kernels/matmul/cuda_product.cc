@@ -33,15 +33,22 @@ std::string_view value_type(DType result) {
   }
 }
 
+// Whether a product of f32 has so few steps that MmaShallowF32 is nearer.
+bool is_shallow(const Product& types, const Dim& depth) {
+  constexpr int64_t kMostDepth = 64;
+  return types.stored == DType::kF32 && depth.is_constant() && depth.constant() <= kMostDepth;
+}
+
 // The class that adds the products of a tile, of A, B and Tiling.
-std::string_view sums_type(DType stored) {
-  switch (stored) {
+std::string_view sums_type(const Product& types, const Dim& depth) {
+  switch (types.stored) {
     case DType::kBF16:
       return "WarpSums<MmaBf16, A, B, Tiling>";
     case DType::kF16:
       return "WarpSums<MmaF16, A, B, Tiling>";
     case DType::kF32:
-      return "WarpSums<MmaF32, A, B, Tiling>";
+      return is_shallow(types, depth) ? "WarpSums<MmaShallowF32, A, B, Tiling>"
+                                      : "WarpSums<MmaF32, A, B, Tiling>";
     default:
       return "ThreadSums<Value, A, B, Tiling>";
   }
@@ -59,6 +66,7 @@ class ProductKernel {
     const CudaProduct& p = product_;
     const int blocks_an_sm = schedule_.blocks_an_sm(p.types, p.reads, cuda_limits(target_));
     std::vector<std::string_view> device = {"mma.cuh", "matmul.cuh"};
+    if (is_shallow(p.types, p.k)) device.insert(device.begin() + 1, "mma_shallow.cuh");
     device.insert(device.end(), p.device.begin(), p.device.end());
     Source source;
     source.recipe = argument_recipe(p.graph);
@@ -122,7 +130,7 @@ class ProductKernel {
                 : fmt::format(
                       "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, "
                       "shared_memory());\n",
-                      sums_type(product_.types.stored), product_.shift);
+                      sums_type(product_.types, product_.k), product_.shift);
     if (!splits) text += product_.epilogue.once;
     text += fmt::format(
         "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "

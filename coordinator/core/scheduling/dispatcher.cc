@@ -49,7 +49,7 @@ bool Dispatcher::has_idle_workers() const {
          std::ranges::any_of(workers_.builder_classes(), idle);
 }
 
-bool Dispatcher::may_call_followers(const TuningTask& task) const {
+bool Dispatcher::may_queue_variants(const TuningTask& task) const {
   if (task.is_built_apart())
     return !is_supplied(task) &&
            std::ranges::any_of(workers_.builder_classes(), [&](const auto& named) {

@@ -44,8 +44,8 @@ class Dispatcher {
   void lease_builds(int64_t now_ms, std::set<WorkerId>& changed);
   // Whether some worker has room, and no work waits that it could do.
   bool has_idle_workers() const;
-  // Whether one of those could have the task's followers, which wait for others to be tried.
-  bool may_call_followers(const TuningTask& task) const;
+  // Whether one of those could have the task's variants, which wait for others to be tried.
+  bool may_queue_variants(const TuningTask& task) const;
   // Leases the last candidates of a kernel that are later than hedge_after times the median to a
   // second worker that has a free slot, each lease once. Not finals: they are one measurement.
   void hedge_late(int64_t now_ms, std::set<WorkerId>& changed);

@@ -338,7 +338,7 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
   if (withdraw_libraries(task)) task.advance(*this);
   hear_disputes(task, out);
   hear_builds(now_ms, task);
-  if (task.has_followers()) holding_.insert(task.key());
+  if (task.has_variants()) holding_.insert(task.key());
   if (task.stage() < Stage::kStoring) {
     queue(task);
     return;
@@ -355,10 +355,10 @@ void TuningScheduler::settle(int64_t now_ms, TuningTask& task, Actions& out) {
 void TuningScheduler::queue(const TuningTask& task) {
   if (task.stage() >= TuningTask::Stage::kStoring || task.waiting() == 0) return;
   // A final needs no compiler: devices have it while they wait for what is built.
-  // Followers go while the device has their inputs and reference.
+  // Variants go while the device has their inputs and reference.
   const bool is_final = task.stage() == TuningTask::Stage::kFinals;
   const auto turn =
-      is_final || task.has_judged_followers() ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
+      is_final || task.has_judged_variants() ? WorkQueue::Turn::kNext : WorkQueue::Turn::kLast;
   const auto place = [&](WorkQueue& queue, bool waits) {
     if (waits)
       queue.add(task.target(), task.tenants(), task.key(), turn);
@@ -393,7 +393,7 @@ void TuningScheduler::dispatch(int64_t now_ms, Actions& out) {
     if (!builds_.empty() && unverified_bytes_ < options_.max_unverified_bytes)
       dispatcher_.lease_builds(now_ms, changed_);
     if (!queue_.empty()) dispatcher_.lease_work(now_ms, changed_);
-    call_followers();
+    queue_variants();
   }
   for (const WorkerId& id : std::exchange(changed_, {})) {
     if (workers_.find(id) == nullptr) continue;
@@ -406,21 +406,21 @@ void TuningScheduler::dispatch(int64_t now_ms, Actions& out) {
   }
 }
 
-// Calls the followers of one task, which are then dispatched before the next task's: no more is tried
+// Queues the variants of one task, which are then dispatched before the next task's: no more is tried
 // than there is room for.
-void TuningScheduler::call_followers() {
+void TuningScheduler::queue_variants() {
   if (holding_.empty() || !dispatcher_.has_idle_workers()) return;
   for (auto held = holding_.begin(); held != holding_.end();) {
     const auto found = tasks_.find(*held);
-    if (found == tasks_.end() || !found->second.has_followers()) {
+    if (found == tasks_.end() || !found->second.has_variants()) {
       held = holding_.erase(held);
       continue;
     }
     TuningTask& task = found->second;
-    if (!task.programs().empty() && dispatcher_.may_call_followers(task)) {
+    if (!task.programs().empty() && dispatcher_.may_queue_variants(task)) {
       holding_.erase(held);
-      if (task.call_followers()) return queue(task);
-      return call_followers();
+      if (task.queue_variants()) return queue(task);
+      return queue_variants();
     }
     ++held;
   }

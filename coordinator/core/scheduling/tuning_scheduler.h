@@ -121,7 +121,7 @@ class TuningScheduler final : public Jury {
   void empty_quarantine(int64_t now_ms, Actions& out);
   void close(uint64_t lease_id);
   void close_leases(const TuningTask& task);
-  void call_followers();
+  void queue_variants();
   void queue(const TuningTask& task);
   void unqueue(const Digest& kernel);
   void erase(Digest kernel);  // the task, and what is counted of it
@@ -165,7 +165,7 @@ class TuningScheduler final : public Jury {
   std::set<Digest> unresolved_;            // handed out, and forgotten before they were verified
   std::map<std::string, bool> apart_;      // targets of queued work: whether it is built apart
   std::set<Digest> confirming_;            // tasks that ask about a candidate
-  std::set<Digest> holding_;               // tasks whose followers wait (tuning_followers.cc)
+  std::set<Digest> holding_;               // tasks whose variants wait (tuning_variants.cc)
   std::map<WorkerId, int> since_sampled_;  // winners, by who built them
   int64_t fleet_due_ms_ = 0;  // workers of an earlier incarnation have reported by then
   uint64_t plans_ = 0;

@@ -85,7 +85,7 @@ TuningTask::TuningTask(PlannedKernel planned, Target target, Mode mode, uint64_t
       offered_(std::move(planned.offered)),
       reserves_(std::move(planned.reserves)),
       finals_(options.max_retries) {
-  if (planned.has_followers) find_followers();
+  if (planned.has_variants) find_variants();
   resume(planned.records);
 }
 
@@ -151,10 +151,10 @@ void TuningTask::advance_autotune(Jury& jury) {
   if (!screening_queued_) {
     screening_queued_ = true;
     for (int i = 0; i < candidates_.size(); ++i)
-      if (!candidates_[i].settled() && !is_reserve(i) && !followers_.contains(i))
+      if (!candidates_[i].settled() && !is_reserve(i) && !variants_.contains(i))
         candidates_.want(i);
   }
-  judge_followers();
+  judge_variants();
   judge_spilling();
   if (unsettled() > 0) return;
   judge_reserves();

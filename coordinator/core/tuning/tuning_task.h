@@ -8,7 +8,7 @@
 //       +-- no candidate survived --> failed
 //
 // Reserves, which are expected to be far behind, are screened when nothing else came out right; what is
-// much like another candidate is when that one came near the best (tuning_followers.cc).
+// much like another candidate is when that one came near the best (tuning_variants.cc).
 // Confirming asks another worker about one candidate (votes.h); it goes back to where it came from,
 // which elects again with what is known by then.
 //
@@ -128,11 +128,11 @@ class TuningTask {
   // The libraries that finalists call; the worker that races them should have these very versions.
   std::vector<LibraryVersion> libraries_of_final() const;
   void fail(Error error);
-  // ---- followers (tuning_followers.cc) ----
-  bool has_followers() const { return !followers_.empty(); }  // that wait
-  bool has_judged_followers() const { return followers_judged_; }
+  // ---- variants (tuning_variants.cc) ----
+  bool has_variants() const { return !variants_.empty(); }  // that wait
+  bool has_judged_variants() const { return variants_judged_; }
   // Queues what waits for others to be tried, since compilers have nothing else to do. False: nothing.
-  bool call_followers();
+  bool queue_variants();
 
   // kStoring: the winner with its binary, once; later calls return nothing. `scale_of`: the scale
   // of a device's times (WorkerRegistry::reference_us), for the report.
@@ -248,8 +248,8 @@ class TuningTask {
   }
   int unsettled() const;
   void judge_reserves();
-  void find_followers();
-  void judge_followers();
+  void find_variants();
+  void judge_variants();
   bool are_alike(int a, int b) const;
   bool call_reserves();
   int first_own() const;
@@ -292,9 +292,9 @@ class TuningTask {
   std::map<std::string, std::string> libraries_;  // by template
   std::map<std::string, OfferedKernel> offered_;  // by template: binaries that nobody builds
   std::set<std::string> reserves_;  // templates whose candidates wait for the others to be wrong
-  std::set<int> followers_;         // that wait for those that lead: none is queued or leased
+  std::set<int> variants_;          // that wait for their originals: none is queued or leased
   std::vector<int> passed_over_;    // of them
-  bool followers_judged_ = false;
+  bool variants_judged_ = false;
   Finals finals_;
   std::map<int, Votes> votes_;  // of candidates with a binary, or a terminal verdict
   std::map<int, Reporter> measured_by_;

@@ -86,6 +86,17 @@ Sums sums_of_f32(const std::vector<Tensor>& inputs, size_t m, size_t n, size_t d
   return sums;
 }
 
+// Of a product of f32, drawn from the normal distribution.
+std::vector<Tensor> normal_inputs(int64_t m, int64_t n, size_t depth, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<Tensor> inputs =
+      random_inputs(plain_product(DType::kF32, m, n, static_cast<int64_t>(depth)).graph, random);
+  for (Tensor& input : inputs)
+    for (int64_t i = 0; i < input.numel(); ++i) input.set(i, normal(random));
+  return inputs;
+}
+
 double largest_error(const std::vector<float>& sums, const std::vector<double>& exact) {
   double largest = 0;
   for (size_t i = 0; i < exact.size(); ++i)
@@ -101,6 +112,19 @@ TEST(CudaMatmul, SumsOfF32AreNearerThanFusedMultiplyAdds) {
   EXPECT_LT(largest_error(sums.kernels, sums.exact), largest_error(sums.fused, sums.exact));
 }
 
+// Sums of few products have few roundings, next to which the halves' are seen.
+TEST(CudaMatmul, ShallowSumsOfF32AreAsNearAsFusedMultiplyAdds) {
+  for (const size_t depth : {16, 24, 40, 64}) {
+    const Sums sums = sums_of_f32(normal_inputs(128, 128, depth, 16), 128, 128, depth);
+    double kernels = 0, fused = 0;
+    for (size_t i = 0; i < sums.exact.size(); ++i) {
+      kernels += std::pow(sums.kernels[i] - sums.exact[i], 2);
+      fused += std::pow(sums.fused[i] - sums.exact[i], 2);
+    }
+    EXPECT_LT(std::sqrt(kernels), 1.05 * std::sqrt(fused)) << depth;
+  }
+}
+
 // The tensor cores truncate, which alone makes every sum 4.1e-8 to 4.7e-8 of itself too small here;
 // the layers of a model add that up.
 TEST(CudaMatmul, SumsOfF32AreNotTooSmallOnAverage) {
@@ -110,13 +134,7 @@ TEST(CudaMatmul, SumsOfF32AreNotTooSmallOnAverage) {
   };
   // Whole tiles, ends inside a tile and inside an instruction's depth, and splits.
   for (const auto& [depth, splits] : {Case{512, 1}, Case{150, 1}, Case{72, 1}, Case{512, 3}}) {
-    std::mt19937 random(14);
-    std::normal_distribution<double> normal;
-    std::vector<Tensor> inputs = random_inputs(
-        plain_product(DType::kF32, 96, 96, static_cast<int64_t>(depth)).graph, random);
-    for (Tensor& input : inputs)
-      for (int64_t i = 0; i < input.numel(); ++i) input.set(i, normal(random));
-    const Sums sums = sums_of_f32(inputs, 96, 96, depth, splits);
+    const Sums sums = sums_of_f32(normal_inputs(96, 96, depth, 14), 96, 96, depth, splits);
     double along = 0, squares = 0;
     for (size_t i = 0; i < sums.exact.size(); ++i) {
       along += (sums.kernels[i] - sums.exact[i]) * sums.exact[i];

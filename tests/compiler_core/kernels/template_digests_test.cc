@@ -29,6 +29,7 @@
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
 #include "tests/compiler_core/kernels/open_workloads.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
 
 namespace kiln {
 namespace {
@@ -169,6 +170,7 @@ const std::vector<NamedWorkload>& named_workloads() {
     }
     add("a call", call());
     add("halves, lines of odd lengths", odd_product());
+    add("f32, not deep", testing::plain_product(DType::kF32, 128, 64, 40).graph);
     add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));
     add("8-bit integers", narrow_product(DType::kI8, DType::kI32));
     add("halves, matrices that an index picks", picked_product());

@@ -273,12 +273,12 @@ TEST_F(PlannerTest, WhatIsExpectedToBeFarBehindIsInReserveUnlessItWonBefore) {
   const auto reserve = std::ranges::find(before.schedules, "cuda.matmul", &Schedule::template_name);
   ASSERT_NE(reserve, before.schedules.end()) << "and a candidate all the same";
 
-  EXPECT_TRUE(before.has_followers);
+  EXPECT_TRUE(before.has_variants);
 
   request.mode = Mode::kDefault;
   EXPECT_TRUE(make_plan(request, context_).kernels.at(0).reserves.empty())
       << "the next choice is tried where the first one is wrong";
-  EXPECT_FALSE(make_plan(request, context_).kernels.at(0).has_followers);
+  EXPECT_FALSE(make_plan(request, context_).kernels.at(0).has_variants);
   request.mode = Mode::kMaxAutotune;
   store_winner(before, Digest::of("of another template version"), *reserve);
   EXPECT_TRUE(make_plan(request, context_).kernels.at(0).reserves.empty());
