@@ -190,6 +190,18 @@ def test_a_place_of_the_dtype_is_no_difference_from_a_reference_that_has_no_more
         == "wrong"
 
 
+def test_batch_norms_are_as_after_training() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 1), torch.nn.BatchNorm2d(8), torch.nn.BatchNorm1d(8, affine=False))
+    before = net[0].weight.clone()
+    one.give_statistics(net)
+    assert torch.equal(net[0].weight, before)
+    for norm in (net[1], net[2]):
+        assert isinstance(norm, torch.nn.modules.batchnorm._BatchNorm)
+        assert norm.running_mean is not None and norm.running_var is not None
+        assert norm.running_mean.unique().numel() > 1 and norm.running_mean.abs().max() <= 0.5
+        assert norm.running_var.unique().numel() > 1 and 0.5 <= norm.running_var.min() <= norm.running_var.max() <= 1.5
+
+
 class Seeds(one.Runner):
     """Its run of a seed is the record of that number."""
 

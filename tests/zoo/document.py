@@ -93,7 +93,8 @@ def summary(run: Run) -> str:
     verdicts = collections.Counter(str(result["verdict"]) for result in run.results.values())
     ran = len(run.results) - verdicts["skipped"]
     return (f"{len(run.results)} models: " + ", ".join(f"{count} {each}" for each, count in verdicts.most_common())
-            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)" + beside_pytorch(run) + beside_torch_compile(run))
+            + f" ({100 * verdicts['right'] / max(1, ran):.1f} % right)"
+            + beside_pytorch(run) + beside_torch_compile(run))
 
 
 def beside_pytorch(run: Run) -> str:
@@ -123,7 +124,7 @@ def document(runs: list[Run], listed: list[str]) -> str:
         "that of PyTorch. *own*: PyTorch has no wider run of the model, so that the difference is from PyTorch's",
         "result, in which products of 8-bit floats are in f64. *right*: at most 1.2 times PyTorch's, or below 1e-6, or",
         "a place of the output's dtype where the reference has no more places. *close*: at most ten times PyTorch's.",
-        "*seeds*: with one seed of weights and inputs the error was more than 1.2 times PyTorch's; the errors are means.",
+        "*seeds*: with one seed of weights and inputs the error was more than 1.2 times PyTorch's: errors are means.",
         "*cold*: seconds to compile all kernels of the program, nothing of it cached, on cores that other work shared.",
         "The last column has the reason of what is not right.",
     ]
