@@ -71,15 +71,8 @@ class FollowerTest : public ::testing::Test {
     FakeWorkerOptions options;
     options.key = worker_key_;
     const FakeWorker worker(endpoint, tally_, options);
-    TestClient client(connect(endpoint));
-    CompileReply reply;
-    // Asked again as every client does: whoever leads from now on still takes back what ended keys
-    // reported.
-    EXPECT_TRUE(eventually([&] {
-      reply = client.compile(test_graph(constant));
-      return reply.outcome || reply.outcome.error().code != Code::kOverloaded;
-    }));
-    return reply;
+    // Whoever leads from now on still takes back what ended keys reported.
+    return TestClient(connect(endpoint)).compile_in_the_end(test_graph(constant));
   }
   // The follower's answer to a look-up.
   CompileReply ask(int constant) {
