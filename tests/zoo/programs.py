@@ -232,8 +232,6 @@ def torchao_layers() -> Case:
 
 # Sums and quotients of halves decide which integer is nearest: kernels round them where torch does.
 def blocks_of_torchao(x: Any, y: Any) -> Any:
-    import torchao  # noqa: F401
-
     ops: Any = torch.ops.torchao
     results: list[Any] = []
     for rows, block, mapping in ((x, [1, 32], "ASYMMETRIC"), (y, [12, 16], "SYMMETRIC_NO_CLIPPING_ERR")):
@@ -250,6 +248,8 @@ def blocks_of_torchao(x: Any, y: Any) -> Any:
 
 @model("torchao, blocks", "programs of ops")
 def torchao_blocks() -> Case:
+    import torchao  # noqa: F401
+
     return Case(Program(blocks_of_torchao), (torch.randn(12, 64).bfloat16(), torch.randn(12, 64)))
 
 
