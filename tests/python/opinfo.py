@@ -3,12 +3,15 @@
     KILN_LIBRARY=build/release/client/libkiln.so PYTHONPATH=client/python build/python/bin/python tests/python/opinfo.py \
         [--ops REGEX] [--samples N] [--backward] [--dtype float32]
 
-An op counts where aot_eager gives eager's result; Kiln must too. Prints what was wrong or crashed, how many ops ran in
-Kiln, and the pass rate; exits with 1 when a value is wrong. Minutes for all ops: not part of ctest."""
+An op counts where aot_eager gives eager's result; Kiln must too, or be as near to the op in f64 as eager is, which in
+halves rounds more often. What orders values has none that are equal, whose order torch leaves open. Prints what was
+wrong or crashed, how many ops ran in Kiln, and the pass rate; exits with 1 when a value is wrong. Minutes for all ops:
+not part of ctest."""
 
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import re
 import sys
@@ -29,6 +32,19 @@ from torch.utils._pytree import tree_leaves, tree_map
 # Their results are no function of the operands alone.
 SKIPPED = re.compile(r"empty|new_empty|uninitialized|_like$|rand|normal|bernoulli|multinomial|dropout|exponential|"
                      r"cauchy|geometric|uniform|log_normal|rrelu|to_sparse|sparse|svd|eig|qr|lstsq|pca")
+ORDERING = re.compile(r"^(sort|argsort|msort|kthvalue|topk|median|nanmedian|mode)$")
+
+
+def distinct(values: torch.Tensor) -> torch.Tensor:
+    """As many values of the dtype, no two of them equal."""
+    order = torch.randperm(values.numel()).reshape(values.shape)
+    found = order.to(torch.int16).view(values.dtype) if values.dtype.itemsize == 2 else order.to(values.dtype)
+    return found.requires_grad_(values.requires_grad)
+
+
+def in_f64(values: Any) -> Any:
+    return tree_map(lambda x: x.detach().double().requires_grad_(x.requires_grad)
+                    if isinstance(x, torch.Tensor) and x.is_floating_point() else x, values)
 
 
 def copied(values: Any) -> Any:
@@ -63,6 +79,24 @@ def difference(have: list[Any], want: list[Any], tolerance: float) -> str:
     return ""
 
 
+def exact_of(sample: Any) -> Any:
+    """The sample in f64."""
+    found = copy.copy(sample)
+    found.input, found.args, found.kwargs = in_f64((sample.input, sample.args, sample.kwargs))
+    return found
+
+
+def as_near(have: list[Any], want: list[Any], exact: list[Any]) -> bool:
+    """Whether no result is farther from the exact one than 1.2 times what eager's is."""
+    for found, eager, true in zip(have, want, exact, strict=True):
+        if not isinstance(found, torch.Tensor) or not found.is_floating_point():
+            if difference([found], [true], 0):
+                return False
+        elif found.numel() and (found - true).abs().max() > 1.2 * (eager - true).abs().max():
+            return False
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", default="", help="names that this finds; all by default")
@@ -90,6 +124,9 @@ def main() -> int:
             def call(*args: Any, **kwargs: Any) -> Any:
                 return op(*args, **kwargs)
 
+            if ORDERING.search(op.name) and dtype is not torch.bool:
+                sample.input = distinct(sample.input)
+
             torch._dynamo.reset()
             try:
                 want = results(call, sample, backward)
@@ -103,8 +140,10 @@ def main() -> int:
             reports: list[Any] = []
             kiln.dynamo.watch(reports)
             try:
-                why = difference(results(torch.compile(call, backend=kiln.dynamo.backend), sample, backward), want,
-                                 tolerance)
+                have = results(torch.compile(call, backend=kiln.dynamo.backend), sample, backward)
+                why = difference(have, want, tolerance)
+                if why and dtype.is_floating_point and as_near(have, want, results(call, exact_of(sample), backward)):
+                    why = ""
                 verdict = "wrong" if why else verdict
             except Exception as error:
                 verdict, why = "crashed", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
