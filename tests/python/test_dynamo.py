@@ -128,6 +128,8 @@ def test_outputs_have_the_strides_that_eager_gives() -> None:
     for have, want in zip(compiled(f)(x), f(x), strict=True):
         torch.testing.assert_close(have, want)
         assert have.stride() == want.stride()
+    parts = torch.randn(4, 6, 5)  # views, though no schema says so
+    assert [each.stride() for each in compiled(lambda x: torch.unsafe_chunk(x, 3, 1))(parts)] == [(30, 5, 1)] * 3
     images = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     have = compiled(lambda x: x.relu() + 1)(images)
     assert have.is_contiguous(memory_format=torch.channels_last)

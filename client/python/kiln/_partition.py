@@ -47,9 +47,14 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (list, tuple)) else []
 
 
+#: Views although their schemas do not say so, lest autograd keep track of what is written to them.
+_UNSAFE_VIEWS = frozenset({torch.ops.aten.unsafe_chunk.default, torch.ops.aten.unsafe_split.Tensor,
+                           torch.ops.aten.unsafe_split_with_sizes.default})
+
+
 def is_view(node: fx.Node) -> bool:
     """Whether the op only looks at its operand in another way."""
-    if node.target is operator.getitem:
+    if node.target is operator.getitem or node.target in _UNSAFE_VIEWS:
         return True
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
