@@ -135,7 +135,7 @@ struct OutputSpec {
 // The version of the PyTorch that wrote a model; 0.0 where it does not say.
 struct TorchVersion {
   int major = 0, minor = 0;
-  auto operator<=>(const TorchVersion&) const = default;
+  auto operator<=>(const TorchVersion&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 // "2.11.0+cu130" is 2.11; what is of another form is 0.0.
 TorchVersion parse_torch_version(std::string_view text);

@@ -27,7 +27,7 @@ struct KernelReport {
 // A reporter is a worker and the name of its key (empty: there were no keys).
 struct Reporter {
   std::string worker, key;
-  auto operator<=>(const Reporter&) const = default;
+  auto operator<=>(const Reporter&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // The reporters that vouch for a kernel. Empty workers: not known, as in what was stored before

@@ -89,7 +89,7 @@ class BlobSender {
   struct Wanted {
     Digest digest;
     bool as_link = false;
-    auto operator<=>(const Wanted&) const = default;
+    auto operator<=>(const Wanted&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   // The form in which a transfer's next blob is sent.
   struct Opened {

@@ -9,6 +9,7 @@
 // A candidate that is passed over counts as if it had not been listed. A task knows the decisions of
 // its schedules and nothing else, so it compares those. Measured: tests/gpu/LOG.md, "Tuning".
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
