@@ -71,8 +71,8 @@ Tables tables_of(const CLI::App& app, const Dialect& dialect) {
       const std::string offer =
           option.choices.empty() ? dialect.files : dialect.offer + words(option.choices);
       for (const std::string& name : option.names)
-        tables.choices +=
-            fmt::format("    {}) {}; return ;;\n", shell_word(at + " " + name), offer);
+        tables.choices += fmt::format("    {}) {}; return ;;\n",
+                                      shell_word(fmt::format("{} {}", at, name)), offer);
     }
     tables.words += fmt::format("    {}) options={} commands={} ;;\n", shell_word(at),
                                 shell_word(words(option_names(*command))),
@@ -83,7 +83,8 @@ Tables tables_of(const CLI::App& app, const Dialect& dialect) {
 
 // Files are bash's default where nothing is offered.
 std::string bash_completion(const CLI::App& app) {
-  const std::string name = app.get_name(), function = "_" + identifier(name);
+  const std::string& name = app.get_name();
+  const std::string function = "_" + identifier(name);
   const Tables tables = tables_of(app, {function + "_offer ", ":"});
   return fmt::format(R"(# bash completion of {0}. In ~/.bashrc: source <({0} --completion bash)
 {1}_offer() {{ mapfile -t COMPREPLY < <(compgen -W "$*" -- "${{COMP_WORDS[COMP_CWORD]}}"); }}
@@ -106,7 +107,8 @@ complete -o bashdefault -o default -F {1} {0}
 }
 
 std::string zsh_completion(const CLI::App& app) {
-  const std::string name = app.get_name(), function = "_" + identifier(name);
+  const std::string& name = app.get_name();
+  const std::string function = "_" + identifier(name);
   const Tables tables = tables_of(app, {"compadd -- ", "_files"});
   return fmt::format(R"(#compdef {0}
 # zsh completion of {0}. In ~/.zshrc, after compinit: source <({0} --completion zsh)
@@ -151,7 +153,7 @@ std::string fish_completion(const CLI::App& app) {
     if (command != &app)
       steps += fmt::format("      case {}\n        set at {}\n", shell_word(at), shell_word(at));
     const std::string here =
-        fmt::format("complete -c {} -n {}", name, shell_word(function + " '" + at + "'"));
+        fmt::format("complete -c {} -n {}", name, shell_word(fmt::format("{} '{}'", function, at)));
     for (const CLI::App* below : commands_of(*command))
       entries += fmt::format("{} -f -a {} -d {}\n", here, below->get_name(),
                              shell_word(summary_of(below->get_description())));

@@ -228,7 +228,8 @@ Values pixel_shuffle(Call& c) {
   const Shape shape = b.shape(x);
   if (!c.ok() || shape.size() < 3 || r < 1) return {c.invalid("pixel_shuffle needs an image")};
   const Shape lead(shape.begin(), shape.end() - 3);
-  const Dim n = numel(lead), h = shape[shape.size() - 2], w = shape.back();
+  const Dim n = numel(lead);
+  const Dim &h = shape[shape.size() - 2], &w = shape.back();
   const Result<Dim> channels = Dim::divide_exact(shape[shape.size() - 3], Dim(r) * Dim(r));
   if (!channels) return {c.invalid("pixel_shuffle needs r * r times as many channels")};
   const NodeId parts = b.reshape(x, {n, *channels, r, r, h, w});
@@ -243,7 +244,8 @@ Values pixel_unshuffle(Call& c) {
   const Shape shape = b.shape(x);
   if (!c.ok() || shape.size() < 3 || r < 1) return {c.invalid("pixel_unshuffle needs an image")};
   const Shape lead(shape.begin(), shape.end() - 3);
-  const Dim n = numel(lead), channels = shape[shape.size() - 3];
+  const Dim n = numel(lead);
+  const Dim& channels = shape[shape.size() - 3];
   const Result<Dim> h = Dim::divide_exact(shape[shape.size() - 2], r);
   const Result<Dim> w = Dim::divide_exact(shape.back(), r);
   if (!h || !w) return {c.invalid("pixel_unshuffle needs a size that r divides")};

@@ -65,7 +65,7 @@ class StorageExecutor {
   // Takes results back (cache/taking_back.h): from the core, the store, and memory. `done` runs on
   // the loop's thread. The act is noted with it.
   using TookBack = std::function<void(const Result<TakenBack>&)>;
-  void take_back(TakeBack what, TookBack done, const Store::Noted& act = {});
+  void take_back(const TakeBack& what, const TookBack& done, const Store::Noted& act = {});
   // A binary that clients ask for next, and the disk does not have: held in memory for a while.
   void share(ShareBinary binary);
   // Revokes the programs that were made with this kernel so far, and forgets those of them that are

@@ -18,7 +18,8 @@ void StorageExecutor::planned(PlanFinished& plan) {
   needed_.planned(loop_.now_ms(), plan);
 }
 
-void StorageExecutor::take_back(TakeBack what, TookBack done, const Store::Noted& act) {
+void StorageExecutor::take_back(const TakeBack& what, const TookBack& done,
+                                const Store::Noted& act) {
   store_.would_take_back(what, [this, what, done, act](const Result<TakenBack>& found) {
     loop_.post([this, what, done, act, found] {
       if (!found) return done(fail(found.error()));
