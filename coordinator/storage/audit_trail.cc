@@ -21,7 +21,7 @@ void AuditTrail::wait(AdminAct act) {
   if (waiting_.size() > kMostWaiting) waiting_.pop_back();
 }
 
-void AuditTrail::note(AdminAct act, std::function<void()> then) {
+void AuditTrail::note(const AdminAct& act, std::function<void()> then) {
   was_noted(act);
   store_.note(act, [this, act, then = std::move(then)](const Status& status) {
     loop_.post([this, act, then, noted = status.has_value()] {

@@ -21,7 +21,7 @@ class AuditTrail {
   // An act of now.
   AdminAct begin(std::string who, std::string request) const;
   // `then` is called once the store has it, or could not take it. Never before note() returns.
-  void note(AdminAct act, std::function<void()> then = {});
+  void note(const AdminAct& act, std::function<void()> then = {});
   // An act that the store noted with what it did: the log alone is left.
   void was_noted(const AdminAct& act);
   // About once a second: those that wait are tried again.

@@ -64,7 +64,8 @@ CudaEvaluationDevice::CudaEvaluationDevice(CudaModule module, Stream stream)
 }
 
 Result<std::unique_ptr<CudaEvaluationDevice>> CudaEvaluationDevice::load(
-    std::shared_ptr<const CudaDevice> device, std::string_view binary, const Digest& digest) {
+    const std::shared_ptr<const CudaDevice>& device, std::string_view binary,
+    const Digest& digest) {
   const int64_t sms = std::max(1, device->facts().sms);
   TRY(CudaModule module, CudaModule::load(device, binary, digest));
   TRY(const Stream stream, device->create_stream());

@@ -17,7 +17,8 @@ class CudaEvaluationDevice : public EvaluationDevice {
  public:
   // `binary`: compiled from utility_kernels_source(). Errors of CudaModule::load.
   static Result<std::unique_ptr<CudaEvaluationDevice>> load(
-      std::shared_ptr<const CudaDevice> device, std::string_view binary, const Digest& digest);
+      const std::shared_ptr<const CudaDevice>& device, std::string_view binary,
+      const Digest& digest);
   ~CudaEvaluationDevice() override;
 
   Result<GuardedMemory> allocate_guarded(std::string name, int64_t bytes) override;
