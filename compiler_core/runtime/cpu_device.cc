@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 void* host(DevicePtr pointer) {
-  return reinterpret_cast<void*>(pointer);
+  return reinterpret_cast<void*>(pointer);  // NOLINT(performance-no-int-to-ptr)
 }
 
 // Kernels take their arguments as an array of pointers: the same bytes.

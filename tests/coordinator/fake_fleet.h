@@ -251,8 +251,8 @@ class TestClient {
     }
   }
   CompileReply compile(const NormalForm& graph) { return compile(graph, request_for(graph)); }
-  // Asks again, as every client does, while the coordinator still takes results back.
-  CompileReply compile_in_the_end(const NormalForm& graph, Mode mode = Mode::kMaxAutotune) {
+  // As compile(), but asks again while the coordinator takes results back, as every client does.
+  CompileReply compile_with_retries(const NormalForm& graph, Mode mode = Mode::kMaxAutotune) {
     CompileReply reply;
     eventually([&] {
       reply = compile(graph, request_for(graph, mode));

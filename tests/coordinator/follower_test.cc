@@ -71,8 +71,8 @@ class FollowerTest : public ::testing::Test {
     FakeWorkerOptions options;
     options.key = worker_key_;
     const FakeWorker worker(endpoint, tally_, options);
-    // Whoever leads from now on still takes back what ended keys reported.
-    return TestClient(connect(endpoint)).compile_in_the_end(test_graph(constant));
+    // A new leader first takes back what ended keys reported.
+    return TestClient(connect(endpoint)).compile_with_retries(test_graph(constant));
   }
   // The follower's answer to a look-up.
   CompileReply ask(int constant) {

@@ -15,6 +15,7 @@ import triton.language as tl
 from kiln import _triton_calls
 from kiln._graphs import GraphCompiler
 from kiln._steps import EagerStep
+from kiln._triton_calls import launch_triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from torch._library.triton import wrap_triton
 from triton.backends.compiler import GPUTarget
@@ -189,6 +190,15 @@ def test_a_cached_graph_names_kernels_by_what_they_are(launched: list[Any], monk
             kernel_side_table.add_constant_args({"BLOCK": 1})
         torch.testing.assert_close(compiled(f)(x, y), want)
     assert graphs == ["inference"] and [name for name, _ in launched] == ["scaled_sum"] * 2
+
+
+def test_a_launch_can_be_traced() -> None:
+    """PyTorch 2.10 does so with a graph that it loads from its cache."""
+    def model(x: torch.Tensor) -> Any:
+        return launch_triton(kwargs={"x": x, "BLOCK": 1}, written=["x"], kernel_idx=0)["x"]
+
+    [launch] = torch.fx.symbolic_trace(model).graph.find_nodes(op="call_function", target=launch_triton)
+    assert launch.kwargs["written"] == ["x"] and launch.kwargs["kernel_idx"] == 0
 
 
 def test_a_kernel_that_is_not_here_makes_the_entry_a_miss() -> None:

@@ -47,7 +47,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (list, tuple)) else []
 
 
-#: Views although their schemas do not say so, lest autograd keep track of what is written to them.
+#: These ops return views, though their schemas do not say so.
 _UNSAFE_VIEWS = frozenset({torch.ops.aten.unsafe_chunk.default, torch.ops.aten.unsafe_split.Tensor,
                            torch.ops.aten.unsafe_split_with_sizes.default})
 

@@ -31,7 +31,7 @@ def launch_triton(*, kwargs: dict[str, Any], written: list[str], **launch: Any) 
     """Launches a kernel, and gives the tensors that it has written, by their names. ``launch``: the rest of what
     torch's op takes, which differs between its versions."""
     traced = next((each for each in kwargs.values() if isinstance(each, fx.Proxy)), None)
-    if traced is not None:  # PyTorch 2.10 traces a graph anew that comes out of a cache
+    if traced is not None:  # PyTorch 2.10 traces a cached graph again when it loads it
         return traced.tracer.create_proxy(  # type: ignore[no-any-return]
             "call_function", launch_triton, (), {"kwargs": kwargs, "written": written, **launch})
     triton_kernel_wrapper_mutation(kwargs=kwargs, **launch)

@@ -33,7 +33,7 @@ TEST_F(ServiceSampling, WhatALiarMadeIsGoneOnceASampleShowsIt) {
   std::vector<int> made;
   for (int constant = 2; constant <= 20 * kSampleOneIn; ++constant) {  // times 1 is no kernel
     const NormalForm graph = test_graph(constant);
-    const CompileReply reply = client.compile_in_the_end(graph, Mode::kDefault);
+    const CompileReply reply = client.compile_with_retries(graph, Mode::kDefault);
     if (log().find("state=distrusted") != std::string::npos) break;
     ASSERT_TRUE(reply.outcome.has_value()) << reply.outcome.error().message;
     if (builder_of(reply) == "a-liar") made.push_back(constant);
@@ -47,7 +47,7 @@ TEST_F(ServiceSampling, WhatALiarMadeIsGoneOnceASampleShowsIt) {
   };
   EXPECT_TRUE(eventually(none_is_left, kGoneWithinSeconds));
   for (const int each : made) {
-    const CompileReply again = client.compile_in_the_end(test_graph(each), Mode::kDefault);
+    const CompileReply again = client.compile_with_retries(test_graph(each), Mode::kDefault);
     ASSERT_TRUE(again.outcome.has_value()) << again.outcome.error().message;
     EXPECT_NE(builder_of(again), "a-liar");
   }
