@@ -189,6 +189,8 @@ def attention():
     yield attention_case("causal gqa 2x32/8x4096x128", 2, 32, 8, 4096, 4096, 128, True)
     yield attention_case("causal 1x32x512x64", 1, 32, 32, 512, 512, 64, True)
     yield attention_case("32x12x197x64", 32, 12, 12, 197, 197, 64)
+    yield attention_case("16x16x577x64", 16, 16, 16, 577, 577, 64)
+    yield attention_case("16x16x257x80", 16, 16, 16, 257, 257, 80)
     yield attention_case("decode 32x32x1x4096x128", 32, 32, 32, 1, 4096, 128)
 
 

@@ -23,8 +23,14 @@ class NvrtcProcess final : public CompileTool {
   NvrtcProcess(const Path& runner, const std::string& libnvrtc, const Target& device,
                std::shared_ptr<const Sandbox> sandbox)
       : device_(device),
-        process_(
-            {runner, 0, {}, arguments(libnvrtc), {}, std::move(sandbox), SandboxKind::kCompiler}) {}
+        process_({runner,
+                  0,
+                  {},
+                  arguments(libnvrtc),
+                  {},
+                  std::move(sandbox),
+                  SandboxKind::kCompiler,
+                  kNiceness}) {}
 
   void warm_up() override {
     constexpr int64_t kWarmUpTimeoutMs = 30'000;
@@ -56,6 +62,8 @@ class NvrtcProcess final : public CompileTool {
 
  private:
   static constexpr int kMaxCompiles = 500;  // NVRTC's memory only grows
+  // There are as many compilers as cores, and a GPU whose runner waits for a core does nothing.
+  static constexpr int kNiceness = 10;
   static std::vector<std::string> arguments(const std::string& libnvrtc) {
     std::vector<std::string> words{"--role", "compile"};
     if (!libnvrtc.empty()) words.insert(words.end(), {"--libnvrtc", libnvrtc});

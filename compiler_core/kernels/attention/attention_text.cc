@@ -108,6 +108,19 @@ std::string AttentionText::print_coordinates() const {
   return text;
 }
 
+bool AttentionText::scores_read() const {
+  std::vector<NodeId> left = {problem_.pattern.scores};
+  while (!left.empty()) {
+    const NodeId id = left.back();
+    left.pop_back();
+    if (id == problem_.pattern.query_key) continue;
+    const Node& node = graph_.node(id);
+    if (node.op == Op::kInput) return true;
+    left.insert(left.end(), node.operands.begin(), node.operands.end());
+  }
+  return false;
+}
+
 std::string AttentionText::print_scores(NodeId sums) const {
   return print_score("scores", problem_.pattern.scores, sums) +
          print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores,

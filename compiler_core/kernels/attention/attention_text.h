@@ -24,6 +24,8 @@ class AttentionText {
   // Queries of a batch in blocks: C text.
   const std::string& row_blocks() const { return row_blocks_; }
   int64_t rows() const { return rows_; }
+  // Whether scores() or within() reads an input: a mask or a bias.
+  bool scores_read() const;
 
   // The types Query, Key, Value and Problem.
   std::string print_problem() const;

@@ -173,11 +173,13 @@ class WgmmaAttentionKernel {
                "  static constexpr int groups = {}, keys = {}, stages = {};\n"
                "  static constexpr int depth = {}, room = {}, columns = {}, steps = {};\n"
                "  static constexpr int copying_registers = {}, multiplying_registers = {};\n"
-               "  static constexpr float scale = {};\n}};\n"
+               "  static constexpr float scale = {};\n"
+               "  static constexpr bool scores_read = {};\n}};\n"
                "struct Maps {{\n",
                schedule_.groups, schedule_.keys, schedule_.stages, round_up(problem_.depth, kAtom),
                round_up(problem_.columns, kAtom), columns_, ceil_div(problem_.depth, int64_t{16}),
-               copying, multiplying, fmt::format("{:a}f", static_cast<float>(problem_.scale))) +
+               copying, multiplying, fmt::format("{:a}f", static_cast<float>(problem_.scale)),
+               text_.scores_read()) +
            print_bring("query", problem_.query) + print_bring("key", problem_.key) +
            print_bring("value", problem_.value) + "};\n";
   }
@@ -264,7 +266,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 8,
+      .version = 9,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,6 +120,18 @@ TEST(RunnerProcess, ASlowKernelIsSeenToGetOn) {
   const Evaluation evaluation = evaluate_candidate(process, job, slow, 0);
   EXPECT_EQ(evaluation.verdict, Verdict::kOk) << evaluation.log;
   EXPECT_GE(progress, 1);
+}
+
+TEST(RunnerProcess, IsAsNiceAsItIsAskedToBeAndItsWorkerIsNot) {
+  const int own = ::getpriority(PRIO_PROCESS, 0);
+  const std::string session = read_file("/proc/self/autogroup").value_or("");
+  RunnerProcess::Options options{runner_path(), 1, {}};
+  options.niceness = std::min(own + 7, 19);
+  RunnerProcess process(options);
+  ASSERT_TRUE(process.call(runner::OpenWorkload{1, kAddGraph}, kPatienceMs).has_value());
+  EXPECT_EQ(::getpriority(PRIO_PROCESS, static_cast<id_t>(process.pid())), options.niceness);
+  EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), own);
+  EXPECT_EQ(read_file("/proc/self/autogroup").value_or(""), session);
 }
 
 TEST(RunnerProcess, ClosedItStartsNoOther) {

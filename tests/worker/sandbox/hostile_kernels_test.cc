@@ -72,6 +72,23 @@ class HostileKernels : public ::testing::Test {
   }
 };
 
+TEST_F(HostileKernels, ASessionOfItsOwnIsAsNiceAsItsProcess) {
+  RunnerProcess::Options options = confined();
+  options.niceness = 13;
+  RunnerProcess runner(options);
+  ASSERT_TRUE(runner.make_ready());
+  const std::string session = "/proc/" + std::to_string(runner.pid()) + "/autogroup";
+  if (!read_file(session)) GTEST_SKIP() << "this kernel has no sessions that share cores";
+  // Some requests come early for the kernel.
+  std::string said;
+  for (int round = 0; round < 200 && said.find("nice 13") == std::string::npos; ++round) {
+    ASSERT_TRUE(runner.call(runner::OpenWorkload{1, kAddGraph}, 60'000).has_value());
+    said = read_file(session).value_or("");
+    ::usleep(50'000);
+  }
+  EXPECT_NE(said.find("nice 13"), std::string::npos) << said;
+}
+
 TEST_F(HostileKernels, TheAttemptsAreSeenWhereNothingConfinesThem) {
   RunnerProcess runner({runner_path(), 2, {}});
   EXPECT_EQ(attempt(runner, "socket(2, 1, 0) >= 0").verdict, Verdict::kWrongResult);

@@ -10,7 +10,8 @@
 //   struct Tiling  groups (warpgroups that multiply), keys (of a tile: in whole 16), stages; depth,
 //                  room (of a value's row): in whole 64; columns; steps (of 16 of the depth);
 //                  copying_registers, multiplying_registers; scale: a score, as scores() gives it,
-//                  times it goes into the exponential
+//                  times it goes into the exponential; scores_read: whether scores() reads inputs,
+//                  which have no more rows than queries
 //   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
 namespace {
 
@@ -125,6 +126,7 @@ struct Rows {
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
       origin[half] = -infinity_f32();
       total[half] = 0;
+      moves[half] = false;
     }
   }
   // Begins score = query * key^T.
@@ -142,13 +144,13 @@ struct Rows {
         values_multiply(sum, weight[k], value + (k / 4 * (Tiling::room * 128) + k % 4 * 2048), true);
     warpgroup_commit();
   }
-  // Products become scores, where there are a row and a key; `row`, `key`: this thread's first.
-  template <class Score>
+  // Products become scores, where there is a key (`all_keys`: there is); `row`, `key`: this thread's first.
+  template <bool all_keys, class Score>
   KILN_MEMBER void finish_scores(const Problem& problem, int row, int key, const Score& scores) {
     _Pragma("unroll") for (int i = 0; i < Tiling::keys / 2; i += LANES) {
       const int at_row = row + i % 4 / 2 * 8, at_key = key + i / 4 * 8 + i % 2;
-      const bool live = (Problem::whole_rows || at_row < problem.rows) &&
-                        (Problem::whole_keys || at_key < problem.keys);
+      const bool live = (Problem::whole_rows || !Tiling::scores_read || at_row < problem.rows) &&
+                        (all_keys || at_key < problem.keys);
       Vec<float> x;
       KILN_EACH_LANE x[l] = live ? score[i + l] : -infinity_f32();
       if (live) x = scores(x, at_row, at_key);
@@ -241,7 +243,8 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
     bring_first(maps, room, row, batch, tiles);
   }
   block_barrier();
-  const int group = shuffle(thread_index() / 128, 0) - 1;  // the same of the warp, seen by the compiler
+  const int warp = shuffle(thread_index() / 32, 0);  // the same of the warp, seen by the compiler
+  const int group = warp / 4 - 1;
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
     if (thread_index() == 0) bring_all(maps, room, batch, tiles);
@@ -253,6 +256,8 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
   const int first_row = row + group * 64;
   const int own_row = first_row + thread_index() % 128 / 32 * 16 + thread_index() % 32 / 4;
   const int own_key = thread_index() % 4 * 2;
+  // A warp without rows multiplies, as its warpgroup has to, and leaves the issue slots to others.
+  const bool has_rows = Problem::whole_rows || first_row + warp % 4 * 16 < problem.rows;
   Slot of_keys, of_values;
   Rows rows;
   rows.clear();
@@ -266,8 +271,10 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
     warpgroup_hold(rows.score);
     if (leads) barrier_arrive(room.key_empty(0));
     of_keys.next();
-    rows.finish_scores(problem, own_row, own_key, scores);
-    rows.weigh();
+    if (has_rows) {
+      rows.finish_scores<Tiling::keys <= Problem::keys>(problem, own_row, own_key, scores);
+      rows.weigh();
+    }
     rows.take_weights();
     if (tiles > 1) barrier_wait(room.key_full(of_keys.number), of_keys.parity);
   }
@@ -283,11 +290,15 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
     if (leads) barrier_arrive(room.key_empty(of_keys.number));
     of_keys.next();
     const int first = tile * Tiling::keys;
-    if (Problem::has_within && first + Tiling::keys - 1 <= first_row + problem.reach)
-      rows.finish_scores(problem, own_row, first + own_key, within);
-    else
-      rows.finish_scores(problem, own_row, first + own_key, scores);
-    rows.weigh();
+    const int last = first + Tiling::keys - 1;
+    if (has_rows) {
+      if ((Problem::whole_keys || last < problem.keys) &&
+          (!Problem::has_within || last <= first_row + problem.reach))
+        rows.finish_scores<true>(problem, own_row, first + own_key, within);
+      else
+        rows.finish_scores<Problem::whole_keys>(problem, own_row, first + own_key, scores);
+      rows.weigh();
+    }
     warpgroup_hold(rows.score);
     // Its loop also keeps ptxas from waiting for the values before the weights are made.
     if (tile + 1 < tiles) barrier_wait(room.key_full(of_keys.number), of_keys.parity);
