@@ -32,8 +32,9 @@ Result<std::vector<ListedOffer>> PostgresOffers::list_offers() {
 // On the writer's thread: who asks must not wait.
 void PostgresOffers::look_up_offer(std::string key, Got got) {
   const auto found = std::make_shared<std::string>();
+  const size_t bytes = key.size();
   writer_.group().submit(
-      key.size(),
+      bytes,
       [this, key = std::move(key), found](PostgresIndex&) -> Status {
         TRY(*found, connections_.with([&](PgConnection& reader) { return text_of(reader, key); }));
         return {};
@@ -54,8 +55,9 @@ void PostgresOffers::put_offer(ListedOffer offer, std::string text, Done done) {
 }
 
 void PostgresOffers::remove_offers(std::string owner, int64_t until_ms, Done done) {
+  const size_t bytes = owner.size();
   writer_.group().submit(
-      owner.size(),
+      bytes,
       [owner = std::move(owner), until_ms](PostgresIndex& index) {
         return index.remove_offers(owner, until_ms);
       },

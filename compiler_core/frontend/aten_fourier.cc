@@ -31,7 +31,7 @@ int64_t half_of(int64_t points) {
 // How often frequency k of half a spectrum counts: the other half is its mirror image.
 Expr weight_of(Expr k, int64_t n, DType type) {
   Expr alone = k == 0;
-  if (n % 2 == 0) alone = alone | (k == static_cast<double>(n / 2));
+  if (n % 2 == 0) alone = alone | (k == static_cast<double>(n) / 2);
   return 2 - alone.cast(type);
 }
 
@@ -348,8 +348,9 @@ Values frequencies(Call& c) {
   const DType type = c.dtype("dtype", DType::kF32);
   if (!c.ok() || n < 1) return {c.invalid("has no frequencies")};
   const Expr k{&c.b, c.b.iota(DType::kI64, halved ? half_of(n) : n)};
+  const int64_t positive = (n + 1) / 2;
   const Expr at =
-      halved ? k : choose(k < static_cast<double>((n + 1) / 2), k, k - static_cast<double>(n));
+      halved ? k : choose(k < static_cast<double>(positive), k, k - static_cast<double>(n));
   return {(at.cast(DType::kF64) / (static_cast<double>(n) * d)).cast(type).id};
 }
 

@@ -73,12 +73,12 @@ void ArtifactHandler::looked_up(Open open, bool again, Result<KeptArtifact> foun
   if (verdicts.empty())
     waiting_.insert_or_assign({peer, open.asker.request}, std::move(open));
   else
-    answer(std::move(verdicts));
+    answer(verdicts);
 }
 
-void ArtifactHandler::answer(SingleFlight::Verdicts verdicts) {
+void ArtifactHandler::answer(const SingleFlight::Verdicts& verdicts) {
   using Kind = SingleFlight::Verdict::Kind;
-  for (SingleFlight::Verdict& verdict : verdicts) {
+  for (const SingleFlight::Verdict& verdict : verdicts) {
     auto waited = waiting_.extract({verdict.asker.connection, verdict.asker.request});
     if (verdict.kind == Kind::kLookAgain) {
       if (!waited.empty()) look_up(std::move(waited.mapped()), true);

@@ -63,7 +63,7 @@ class ArtifactHandler {
   };
   void look_up(Open open, bool again);
   void looked_up(Open open, bool again, Result<KeptArtifact> found);
-  void answer(SingleFlight::Verdicts verdicts);
+  void answer(const SingleFlight::Verdicts& verdicts);
   void refuse(const PeerId& peer, uint64_t request, Error error);
   void fetch(const ArtifactId& id, const Viewer& viewer, ArtifactStore::Got got);
   void store(const User& user, ArtifactId id, std::string value,

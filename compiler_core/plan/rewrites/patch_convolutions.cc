@@ -10,7 +10,7 @@ constexpr int64_t kLongWindow = 256;  // elements: worth a copy of the image
 bool is_patches(const GraphBuilder& b, const Node& node, const std::vector<NodeId>& operands) {
   if (node.op != Op::kConvolution) return false;
   const auto& attr = std::get<ConvolutionAttr>(node.attr);
-  const Shape x = b.shape(operands[0]), w = b.shape(operands[1]);
+  const Shape &x = b.shape(operands[0]), &w = b.shape(operands[1]);
   if (attr.groups != 1 || !is_constant(x) || !is_constant(w)) return false;
   int64_t depth = w[1].constant();
   for (size_t i = 0; i < attr.stride.size(); ++i) {
@@ -31,7 +31,7 @@ NodeId multiply(GraphBuilder& b, const Node& node, const std::vector<NodeId>& op
   std::vector<int> order = {0}, window = {1}, back = {0, static_cast<int>(spatial) + 1};
   Dim positions = x[0], depth = x[1];
   for (size_t i = 0; i < spatial; ++i) {
-    const Dim count = node.shape[i + 2], size = w[i + 2];
+    const Dim &count = node.shape[i + 2], &size = w[i + 2];
     order.push_back(static_cast<int>(split.size()));
     window.push_back(static_cast<int>(split.size()) + 1);
     back.push_back(static_cast<int>(i) + 1);
