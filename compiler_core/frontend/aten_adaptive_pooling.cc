@@ -13,7 +13,7 @@ NodeId adapt(Call& c, NodeId x, size_t axis, const Dim& out, Op op) {
   GraphBuilder& b = c.b;
   constexpr int64_t kMostSlices = 256;
   const Shape shape = b.shape(x);
-  const Dim in = shape[axis];
+  const Dim& in = shape[axis];
   if (in == out) return x;
   const int at = static_cast<int>(axis);
   if (out.is(1)) return b.reduce(op, x, {at}, true);

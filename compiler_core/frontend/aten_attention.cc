@@ -47,6 +47,7 @@ NodeId apply_mask(Call& c, NodeId scores, NodeId mask) {
 
 struct Attention {
   NodeId output = kInvalidNode, scores = kInvalidNode, mask = kInvalidNode;
+  NodeId value = kInvalidNode;  // with a head for each of the query's
 };
 
 // softmax(scores), with what dropout leaves of it.
@@ -65,24 +66,25 @@ double scale_of(Call& c, const Shape& query) {
   return 1;
 }
 
-Attention attend(Call& c) {
+// The scores alone.
+Attention attend_to(Call& c) {
   GraphBuilder& b = c.b;
   Attention a;
   const NodeId query = c.tensor("query");
   a.mask = c.optional_tensor(c.has("attn_bias") ? "attn_bias" : "attn_mask");
-  NodeId key = c.tensor("key"), value = c.tensor("value");
-  const double dropped = c.real("dropout_p", 0);
+  NodeId key = c.tensor("key");
+  a.value = c.tensor("value");
   const bool causal = c.flag("is_causal", false), grouped = c.flag("enable_gqa", false);
   const Shape shape = b.shape(query);
   if (!c.ok() || shape.size() < 2 || b.shape(key).size() != shape.size() ||
-      b.shape(value).size() != shape.size()) {
+      b.shape(a.value).size() != shape.size()) {
     c.invalid("attention needs query, key and value of one rank");
     return a;
   }
   const double scale = scale_of(c, shape);
   if (grouped && shape.size() >= 3) {
     key = repeat_heads(c, key, shape[shape.size() - 3]);
-    value = repeat_heads(c, value, shape[shape.size() - 3]);
+    a.value = repeat_heads(c, a.value, shape[shape.size() - 3]);
   }
   if (!c.ok()) return a;
   const int last = static_cast<int>(shape.size()) - 1;
@@ -90,10 +92,19 @@ Attention attend(Call& c) {
   a.scores = b.binary(Op::kMul, a.scores, constant_like(b, a.scores, scale));
   if (causal) a.scores = apply_mask(c, a.scores, causal_mask(b, a.scores));
   if (a.mask != kInvalidNode) a.scores = apply_mask(c, a.scores, a.mask);
+  return a;
+}
+
+Attention attend(Call& c) {
+  GraphBuilder& b = c.b;
+  const double dropped = c.real("dropout_p", 0);
+  Attention a = attend_to(c);
+  if (!c.ok()) return a;
   NodeId p = probabilities(c, a);
   if (dropped != 0 && c.ok()) p = dropout_of(c, p, dropped);
   if (!c.ok()) return a;
-  a.output = b.cast(matrix_product(b, b.cast(p, b.dtype(value)), value), b.dtype(query));
+  a.output =
+      b.cast(matrix_product(b, b.cast(p, b.dtype(a.value)), a.value), b.dtype(c.tensor("query")));
   return a;
 }
 
@@ -162,25 +173,48 @@ Values cudnn_attention(Call& c) {
   return values;
 }
 
-// By recomputation: p from the scores again, then the derivative of softmax.
+// The logarithm of each row's sum, [..., queries, 1], as the forward op of any of those kernels gives it: one
+// fills the queries up, one has the axis of keys.
+Expr given_log_sums(Call& c, const Expr& scores) {
+  const Expr given = tensor(c, "logsumexp");
+  if (!c.ok()) return given;
+  Shape rows = scores.shape();
+  rows.back() = 1;
+  if (given.shape().size() == rows.size()) return given.cast(scores.dtype());
+  const int last = static_cast<int>(rows.size()) - 2;
+  return given.slice(last, 0, rows[rows.size() - 2]).reshape(rows).cast(scores.dtype());
+}
+
+// The probabilities again, from the logarithms of their sums and rounded as the second product has them; then
+// the derivative of softmax, where the sum over a row of gradient times output stands for that of gradients
+// times probabilities. So no pass over the scores goes from one end of a row to the other.
 Values attention_backward(Call& c) {
   GraphBuilder& b = c.b;
-  const Attention a = attend(c);
+  const Attention a = attend_to(c);
   const Expr grad = tensor(c, c.has("grad_out") ? "grad_out" : "grad_out_");
   if (c.real("dropout_p", 0) != 0)
     return {c.unsupported("the gradient of attention with dropout is not covered")};
   const Expr query = tensor(c, "query"), key = tensor(c, "key"), value = tensor(c, "value");
+  const Expr out = tensor(c, "out"), scores{&b, a.scores};
+  if (!c.ok()) return {};
+  const Expr log_sums = given_log_sums(c, scores);
   if (!c.ok()) return {};
   const double scale = scale_of(c, query.shape());
   const int last = static_cast<int>(query.shape().size()) - 1;
+  const DType type = value.dtype(), wide = scores.dtype();
   const auto product = [&](Expr x, Expr y) { return Expr{&b, matrix_product(b, x.id, y.id)}; };
   const auto turned = [&](Expr x) { return Expr{&b, swap_axes(b, x.id, last - 1, last)}; };
-  const Expr p{&b, probabilities(c, a)};
-  const DType type = value.dtype();
+  Expr p = exp(scores - log_sums);
+  // A row that sees nothing has no sum.
+  if (a.mask != kInvalidNode) p = choose(scores == kMinusInfinity, p.like(0), p);
+  p = p.cast(type);
   const Expr dp = product(grad, turned(value));
-  const Expr ds = (p * (dp - (dp * p).sum({last})) * scale).cast(type);
-  return {product(ds, key).cast(type).id, product(turned(ds), query).cast(type).id,
-          product(turned(p.cast(type)), grad).cast(type).id, kInvalidNode};
+  const Expr row = (grad.cast(wide) * out.cast(wide)).sum({last});
+  const Expr ds = (p.cast(wide) * (dp - row) * scale).cast(type);
+  // What has an element for each score is read as it lies by all: of the others' gradients the product is
+  // turned, which is small.
+  return {product(ds, key).cast(type).id, turned(product(turned(query), ds)).cast(type).id,
+          turned(product(turned(grad), p)).cast(type).id, kInvalidNode};
 }
 
 constexpr Lowering kAttentionLowerings[] = {

@@ -34,7 +34,7 @@ Groups groups_of(Call& c, std::string_view name) {
 }
 
 // Whether each of `total` rows belongs to each group: [count, total].
-Expr members(const Groups& groups, Dim total) {
+Expr members(const Groups& groups, const Dim& total) {
   GraphBuilder& b = *groups.ends.b;
   const Dim count = groups.count;
   const Expr row = Expr{&b, b.iota(DType::kI64, total)}.reshape({1, total});

@@ -169,7 +169,7 @@ Values soft_cross_entropy(Call& c, Expr logs, Expr target, DType type) {
   const Shape shape = logs.shape();
   if (!c.ok() || target.shape() != shape)
     return {c.invalid("class probabilities have the shape of the scores")};
-  const Dim classes = shape[static_cast<size_t>(axis)];
+  const Dim& classes = shape[static_cast<size_t>(axis)];
   Expr p = target.cast(logs.dtype());
   if (smoothing > 0)
     p = p * (1 - smoothing) + Expr{&b, size_value(b, classes, logs.dtype())}.like(smoothing) /

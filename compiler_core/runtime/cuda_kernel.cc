@@ -209,7 +209,7 @@ CudaKernel::CudaKernel(CudaKernel&&) noexcept = default;
 CudaKernel& CudaKernel::operator=(CudaKernel&&) noexcept = default;
 CudaKernel::~CudaKernel() = default;
 
-Result<CudaKernel> CudaKernel::load(std::shared_ptr<const CudaDevice> device,
+Result<CudaKernel> CudaKernel::load(const std::shared_ptr<const CudaDevice>& device,
                                     const Artifact& artifact) {
   const auto is_kernel = [](const Phase& phase) { return !phase.call; };
   auto impl = std::make_unique<Impl>();

@@ -17,7 +17,7 @@ class CudaKernel : public LoadedKernel {
   // cluster attributes set, so that the first launch pays nothing. kCorruption: the binary's digest
   // is not artifact.digest. kInvalidArgument: the driver refuses the binary, an entry is missing,
   // or a phase asks for more threads, shared memory or blocks of a cluster than the device has.
-  static Result<CudaKernel> load(std::shared_ptr<const CudaDevice> device,
+  static Result<CudaKernel> load(const std::shared_ptr<const CudaDevice>& device,
                                  const Artifact& artifact);
   CudaKernel(CudaKernel&&) noexcept;
   CudaKernel& operator=(CudaKernel&&) noexcept;

@@ -43,7 +43,7 @@ struct Core::State {
   CompileRequests requests{options, scheduler};
 };
 
-Core::Core(CoreOptions options) : state_(std::make_unique<State>(options)) {}
+Core::Core(const CoreOptions& options) : state_(std::make_unique<State>(options)) {}
 Core::~Core() = default;
 
 std::vector<Action> Core::step(int64_t now_ms, const Event& event) {

@@ -37,7 +37,7 @@ namespace kiln {
 
 class Core {
  public:
-  explicit Core(CoreOptions options);
+  explicit Core(const CoreOptions& options);
   ~Core();
   // `now_ms` never goes back (the shell's monotonic clock).
   std::vector<Action> step(int64_t now_ms, const Event& event);

@@ -60,7 +60,7 @@ void Offers::put(ListedOffer offer, std::string text, OfferTable::Done done) {
                    });
 }
 
-void Offers::get(std::string key, OfferTable::Got got) {
+void Offers::get(const std::string& key, OfferTable::Got got) {
   table_.look_up_offer(key, [key, got = std::move(got)](Result<std::string> text) {
     const auto offered = text ? offered_from_text(*text) : fail(text.error());
     if (text && (!offered || offered->key() != key))

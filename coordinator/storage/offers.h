@@ -31,7 +31,7 @@ class Offers {
   // `offer` is one from when `done` hears that it is stored. REQUIRES: check().
   void put(ListedOffer offer, std::string text, OfferTable::Done done);
   // The text of an offer. kNotFound; kUnavailable.
-  void get(std::string key, OfferTable::Got got);
+  void get(const std::string& key, OfferTable::Got got);
 
   // Takes the offers of a revoked key's owner until then from the candidates; the templates that those
   // were, also in earlier calls. They stay in a shared table until was_taken_back(), once nothing

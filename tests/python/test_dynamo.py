@@ -81,6 +81,36 @@ def test_training_steps_equal_eager(model: Callable[[], nn.Module], sizes: tuple
     torch.testing.assert_close(dict(other.named_buffers()), dict(one.named_buffers()), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype,causal,mask", [(torch.float32, False, ""), (torch.bfloat16, True, ""),
+                                               (torch.float32, False, "bool"), (torch.float16, False, "blind"),
+                                               (torch.bfloat16, False, "float")])
+def test_gradients_of_attention_are_as_near_as_eager(dtype: torch.dtype, causal: bool, mask: str) -> None:
+    torch.manual_seed(0)
+    keys = 33 if causal else 20
+    query, key, value, grad = (torch.randn(2, 3, tokens, 16).to(dtype) for tokens in (33, keys, keys, 33))
+    seen: Any = torch.rand(2, 3, 33, 20) > 0.3 if mask else None
+    if mask == "blind":
+        seen[:, :, 3] = False  # a row that sees nothing
+    elif mask == "bool":
+        seen[..., 0] = True
+    elif mask == "float":
+        seen = torch.randn(33, 20).to(dtype)
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        bias = seen.to(q.dtype) if mask == "float" else seen
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal)
+
+    def results(function: Callable[..., torch.Tensor], of: torch.dtype) -> list[torch.Tensor]:
+        leaves = [x.detach().to(of).requires_grad_() for x in (query, key, value)]
+        out = function(*leaves)
+        out.backward(grad.to(of))  # type: ignore[no-untyped-call]
+        return [torch.nan_to_num(x.detach().double()) for x in (out, *(leaf.grad for leaf in leaves)) if x is not None]
+
+    exact = results(attend, torch.float64)
+    for want, have, reference in zip(results(attend, dtype), results(compiled(attend), dtype), exact):
+        assert (have - reference).norm() <= 1.3 * (want - reference).norm() + 1e-6 * reference.norm()
+
+
 def test_dynamic_sizes_compile_once_forward_and_backward() -> None:
     model, compiles = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3)), []
     fast = torch.compile(model, dynamic=True, backend=lambda *a, **k: compiles.append(1) or kiln.dynamo.backend(*a, **k))

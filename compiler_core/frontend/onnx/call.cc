@@ -22,7 +22,7 @@ AtenArgument::AtenArgument(std::string_view n, Expr x) : name(n) {
   is_tensor = true;
 }
 
-AtenArgument::AtenArgument(std::string_view n, std::vector<Expr> xs) : name(n) {
+AtenArgument::AtenArgument(std::string_view n, const std::vector<Expr>& xs) : name(n) {
   for (const Expr& x : xs) tensors.push_back(x.id);
   is_tensor_list = true;
 }

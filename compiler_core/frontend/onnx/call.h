@@ -33,7 +33,7 @@ int64_t truncated(double x);
 // An argument of an ATen op, by its schema's name.
 struct AtenArgument {
   AtenArgument(std::string_view n, Expr x);  // none when it is no node
-  AtenArgument(std::string_view n, std::vector<Expr> xs);
+  AtenArgument(std::string_view n, const std::vector<Expr>& xs);
   AtenArgument(std::string_view n, Dim x) : name(n), value(std::move(x)) {}
   AtenArgument(std::string_view n, int64_t x) : name(n), value(Dim(x)) {}
   AtenArgument(std::string_view n, int x) : name(n), value(Dim(x)) {}

@@ -1,6 +1,7 @@
 #include "schema/tracing/otlp/span_exporter.h"
 
 #include <curl/curl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -36,7 +37,7 @@ struct SpanExporter::Impl {
     headers = curl_slist_append(headers, "content-type: application/json");
     headers = curl_slist_append(headers, "expect:");  // else libcurl waits for leave to send
     for (const auto& [name, value] : settings.headers)
-      headers = curl_slist_append(headers, (name + ": " + value).c_str());
+      headers = curl_slist_append(headers, fmt::format("{}: {}", name, value).c_str());
     prepare();
     thread = std::thread([this] { run(); });
   }

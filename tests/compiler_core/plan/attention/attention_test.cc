@@ -47,6 +47,20 @@ Plan plan_of_text(const std::string& text) {
   return graph ? plan_of(*graph) : Plan{};
 }
 
+// Five products and a row's sum of gradient times output; two values for each score, of the operands' type.
+TEST(PlanAttention, ItsGradientStoresScoresInTheOperandsType) {
+  const auto program =
+      read_graph_file(Path(KILN_SOURCE_DIR) / "tests/graphs/small/attention_gradient.pt2");
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  const Plan plan = plan_of(program->graph);
+  EXPECT_EQ(launches_of(plan, Family::kMatmul), 5);
+  EXPECT_EQ(launches_of(plan, Family::kRowReduction), 1);
+  std::vector<DType> of_scores;
+  for (const Buffer& buffer : plan.buffers)
+    if (numel(buffer.spec.shape) == Dim(2 * 2 * 40 * 40)) of_scores.push_back(buffer.spec.dtype);
+  EXPECT_EQ(of_scores, (std::vector<DType>{DType::kBF16, DType::kBF16}));
+}
+
 TEST(PlanAttention, IsOneKernelInEveryModel) {
   const std::pair<const char*, int> programs[] = {
       {"attention", 1}, {"sdpa_causal", 1}, {"bert", 2}, {"gpt2", 2}, {"llama", 2}};
