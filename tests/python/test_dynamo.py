@@ -185,6 +185,30 @@ def test_what_is_not_covered_runs_eager_and_is_said_once(caplog: pytest.LogCaptu
     assert "aten._fft_r2c.default runs eager" in str(explanation)
 
 
+def test_inductor_compiles_what_is_not_covered_where_it_is_asked_to() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        spectrum = torch.linalg.cholesky_ex(x @ x.t() + 8 * torch.eye(8)).L
+        return torch.relu(torch.logcumsumexp(spectrum.sin(), 0)) * x.exp() + F.dropout(x, 0.5)
+
+    x = torch.rand(8, 8)
+    results = []
+    for options in ({}, {"uncovered": "inductor"}):
+        torch._dynamo.reset()
+        torch.manual_seed(5)
+        results.append(compiled(f, options=options)(x))
+    torch.manual_seed(5)
+    want = f(x)
+    for result in results:
+        torch.testing.assert_close(result, want)
+    graph = kiln.explain(f, x, options={"uncovered": "inductor"}).graphs[0]
+    by_inductor = {op for part in graph.partitions if part.in_inductor for op in part.ops}
+    assert any("cholesky" in op for op in by_inductor)
+    assert not any("dropout" in op or "bernoulli" in op for op in by_inductor)
+    assert any(each.in_inductor and "cholesky" in each.op for each in graph.refused)
+    with pytest.raises(kiln.InvalidArgument, match="uncovered is 'nowhere'"):
+        _settings.Settings(options={"uncovered": "nowhere"})
+
+
 def test_random_ops_give_the_numbers_of_eager() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return F.dropout(x.sin(), 0.5).cos() + F.dropout(x, 0.25) + torch.rand_like(x)

@@ -23,19 +23,21 @@ class KernelLine(NamedTuple):
 
 
 class PartitionLine(NamedTuple):
-    """Ops that run together: in Kiln, with the kernels that they became, or eager."""
+    """Ops that run together: in Kiln, with the kernels that they became, in Inductor, or eager."""
 
     in_kiln: bool
     ops: list[str]
     kernels: list[KernelLine]
+    in_inductor: bool = False
 
 
 class RefusedLine(NamedTuple):
-    """An op that runs eager, why, and the line of the source it comes from."""
+    """An op that runs eager or in Inductor, why, and the line of the source it comes from."""
 
     op: str
     why: str
     place: str
+    in_inductor: bool = False
 
 
 class GraphLine(NamedTuple):
@@ -58,12 +60,13 @@ class Explanation(NamedTuple):
             lines.append(f"{graph.name}: {_count(len(graph.partitions), 'partition')}")
             for part in graph.partitions:
                 launches = sum(kernel.launches for kernel in part.kernels)
-                where = f"kiln   {_count(launches, 'launch', 'launches')}" if part.in_kiln else "eager"
+                where = f"kiln   {_count(launches, 'launch', 'launches')}" if part.in_kiln else (
+                    "Inductor" if part.in_inductor else "eager")
                 lines.append(f"  {where}: {_listed(part.ops)}")
                 lines += [f"    {kernel.family}  {kernel.schedule}" + (f"  {kernel.best_us:.1f} us" if kernel.best_us
                                                                        else "") for kernel in part.kernels]
-            lines += [f"  {each.op} runs eager: {each.why.splitlines()[0]}" + (f" ({each.place})" if each.place else "")
-                      for each in graph.refused]
+            lines += [f"  {each.op} runs {'in Inductor' if each.in_inductor else 'eager'}: {each.why.splitlines()[0]}"
+                      + (f" ({each.place})" if each.place else "") for each in graph.refused]
             lines += [f"  a part runs eager: {each}" for each in graph.failures]
         return "\n".join(lines)
 
@@ -87,9 +90,11 @@ def _kernels(program: Program) -> list[KernelLine]:
 def _described(report: GraphReport) -> GraphLine:
     parts = [PartitionLine(program is not None, [str(node.target) for node in partition.nodes
                                                  if node.op == "call_function" and "getitem" not in str(node.target)],
-                           _kernels(program) if program is not None else [])
+                           _kernels(program) if program is not None else [],
+                           not report.in_inductor.isdisjoint(partition.nodes))
              for partition, program in report.partitions]
-    refused = [RefusedLine(each.op, each.why, place_of(each.node)) for each in report.refused]
+    refused = [RefusedLine(each.op, each.why, place_of(each.node), each.node in report.in_inductor)
+               for each in report.refused]
     return GraphLine(report.name, parts, refused, report.failures)
 
 

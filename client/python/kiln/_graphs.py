@@ -11,6 +11,7 @@ import torch
 from torch import fx
 from torch._guards import TracingContext
 
+from kiln import _inductor_parts
 from kiln._arrays import dense_strides
 from kiln._cuda_graphs import Boxed, CapturePlanner
 from kiln._emit import Emitter, NotEmittable, value_of
@@ -36,6 +37,7 @@ class GraphReport:
         self.partitions: list[tuple[Partition, Program | None]] = []
         self.refused: list[Refusal] = []
         self.failures: list[str] = []
+        self.in_inductor: set[fx.Node] = set()
 
 
 def place_of(node: fx.Node) -> str:
@@ -101,17 +103,11 @@ class GraphCompiler:
         write_where_it_lies(self._graph)
         write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
-        self._say_refusals()
         self._not_kiln = {each.node for each in self.report.refused}
         steps: list[Step] = []
         for partition in partitions(self._graph, self.report.refused, self._returned()):
-            step: Step | None = self._kiln_step(partition) if partition.in_kiln else None
-            if step is None:
-                step = self._eager_step(partition.nodes)
-                if step is not None:
-                    self.report.partitions.append((partition, None))
-            if step is not None:
-                steps.append(step)
+            in_kiln = self._kiln_step(partition) if partition.in_kiln else None
+            steps += self._uncovered_steps(partition) if in_kiln is None else [in_kiln]
         results = fx.map_arg(self._output.args[0], lambda node: (self._slot(node),))
         inlined = [node for node in self._output.all_input_nodes if is_inlined(node, self._not_kiln)]
         if inlined:
@@ -122,6 +118,7 @@ class GraphCompiler:
         if final is not None:
             steps.append(final)
         self._plan_clearing(steps)
+        self._say_refusals()
         said = [(self._sentence(each), place_of(each.node)) for each in self._surprises()]
         capture = self._captures.plan(self._module, self.report.name, bool(steps))
         announces = capture is None and self.report.name == "backward" and self._captures.forward_is_captured
@@ -147,7 +144,20 @@ class GraphCompiler:
         return [node for node in nodes if any(user not in inside for user in node.users)
                 and not (isinstance(value_of(node), (list, tuple)))]
 
-    def _eager_step(self, nodes: Sequence[fx.Node], results: Sequence[fx.Node] | None = None) -> Step | None:
+    def _uncovered_steps(self, partition: Partition) -> list[Step]:
+        """The steps of what is not Kiln's: eager ones, and Inductor's where it is to compile what it can."""
+        asked = self._settings.uncovered == "inductor"
+        steps: list[Step] = []
+        for fit, nodes in _inductor_parts.split(partition.nodes) if asked else [(False, partition.nodes)]:
+            step = self._eager_step(nodes, in_inductor=fit)
+            if step is not None:
+                self.report.partitions.append((Partition(False, nodes), None))
+                self.report.in_inductor.update(nodes if fit else ())
+                steps.append(step)
+        return steps
+
+    def _eager_step(self, nodes: Sequence[fx.Node], results: Sequence[fx.Node] | None = None,
+                    in_inductor: bool = False) -> EagerStep | None:
         outputs = list(self._read_outside(nodes) if results is None else results)
         if not outputs and not any(has_effect(node) for node in nodes):
             return None
@@ -178,7 +188,7 @@ class GraphCompiler:
         order = [node.name for node in graph.nodes if node.op == "placeholder"]
         by_name = {copied[node].name: node for node in reads}
         step = EagerStep(fx.GraphModule(self._module, graph), [self._slot(by_name[name]) for name in order],
-                         [self._slot(node) for node in outputs])
+                         [self._slot(node) for node in outputs], in_inductor)
         step.load(self._settings, self._device)
         return step
 
@@ -251,9 +261,9 @@ class GraphCompiler:
         return [each for each in self.report.refused
                 if not is_write(each.node) and not is_triton_call(each.node) and not is_memory_for_triton(each.node)]
 
-    @staticmethod
-    def _sentence(refusal: Refusal) -> str:
-        return f"{refusal.op} runs eager: {refusal.why}"
+    def _sentence(self, refusal: Refusal) -> str:
+        where = "in Inductor" if refusal.node in self.report.in_inductor else "eager"
+        return f"{refusal.op} runs {where}: {refusal.why}"
 
     def _say_failure(self, why: str) -> None:
         self.report.failures.append(why)

@@ -16,7 +16,9 @@ log = logging.getLogger("kiln")
 _MODES: dict[str, tuple[Mode, bool]] = {
     "default": ("default", False), "reduce-overhead": ("default", True), "max-autotune": ("max-autotune", True),
     "max-autotune-no-cudagraphs": ("max-autotune", False)}
-_OPTIONS = ("coordinator", "deadline_s", "mode", "now", "portable", "strict", "verify")
+_OPTIONS = ("coordinator", "deadline_s", "mode", "now", "portable", "strict", "uncovered", "verify")
+#: where parts run that Kiln does not cover
+_UNCOVERED = ("eager", "inductor")
 _said: set[str] = set()
 
 
@@ -45,6 +47,9 @@ class Settings:
         self.verify = bool(given.get("verify", False))
         self.now = bool(given.get("now", False))
         self.portable = bool(given.get("portable", False))
+        self.uncovered: str = given.get("uncovered", "eager")
+        if self.uncovered not in _UNCOVERED:
+            raise InvalidArgument(f"uncovered is {self.uncovered!r}; it can be {', '.join(_UNCOVERED)}")
         self.takes_one = False  # sizes of 1 where torch would guard against them
         self.strict = os.environ.get("KILN_STRICT", "") not in ("", "0")  # our own mistakes are raised: for tests
         configure_logging()

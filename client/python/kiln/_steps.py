@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from kiln._cuda_graphs import Boxed, Capture, announced, captured
+from kiln._inductor_parts import InductorPart
 from kiln._settings import Settings
 from kiln._torch import Orders, launcher_of, target_of
 from kiln._triton_calls import named_kernels, rename_kernels
@@ -59,11 +60,11 @@ class Step:
 
 
 class EagerStep(Step):
-    """Nodes that torch runs, one after the other."""
+    """Nodes that torch runs, one after the other; or Inductor, where it is asked to."""
 
-    def __init__(self, module: fx.GraphModule, reads: list[int], writes: list[int]) -> None:
+    def __init__(self, module: fx.GraphModule, reads: list[int], writes: list[int], in_inductor: bool = False) -> None:
         super().__init__(reads, writes)
-        self._module = module
+        self._module, self._in_inductor = module, in_inductor
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_module": pickle.dumps(self._module),
@@ -81,7 +82,7 @@ class EagerStep(Step):
             rename_kernels(self._module.graph, kernels)
             self._module.recompile()
         forward = self._module.forward
-        self.run = lambda inputs: forward(*inputs)
+        self.run = InductorPart(self._module, settings) if self._in_inductor else lambda inputs: forward(*inputs)
 
 
 class KilnStep(Step):

@@ -114,7 +114,7 @@ def _tag(settings: Settings) -> str:
     # What else an entry depends on and torch leaves out of its key.
     autocast = [(device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)))
                 for device in ("cpu", "cuda")]
-    chosen = (settings.mode, settings.captures, settings.portable, settings.takes_one, autocast,
+    chosen = (settings.mode, settings.captures, settings.portable, settings.takes_one, settings.uncovered, autocast,
               torch.get_default_dtype())
     return f"kiln-{_MADE_BY}-{chosen}"
 

@@ -115,8 +115,9 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str 
 
     Args:
         mode: "default", "max-autotune", "reduce-overhead", "max-autotune-no-cudagraphs".
-        options: "coordinator", "mode", "deadline_s", "now", "strict", "verify" (as Client.compile has them), and
-            "portable": entries of AOTAutogradCache have the programs' binaries too.
+        options: "coordinator", "mode", "deadline_s", "now", "strict", "verify" (as Client.compile has them),
+            "portable": entries of AOTAutogradCache have the programs' binaries too, and
+            "uncovered": "inductor" compiles what Kiln does not cover, as far as Inductor can; else it runs "eager".
     """
     del name  # of the graph, which newer versions of torch pass
     return compile_graph(module, example_inputs, Settings(mode, options))
