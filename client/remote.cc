@@ -231,10 +231,10 @@ Status Remote::await_return(const Waiting& waiting, std::chrono::milliseconds& p
 
 template <class T>
 Result<T> Remote::until_it_stays(const std::function<Result<T>(bool& reached)>& ask,
-                                 const Waiting& waiting) {
+                                 const Waiting& waiting, bool has_answered) {
   std::chrono::milliseconds pause{50};
   for (bool said = false;;) {
-    bool reached = said;
+    bool reached = said || has_answered;
     Result<T> answer = ask(reached);
     if (answer || answer.error().code != Code::kUnavailable || !reached) return answer;
     if (!std::exchange(said, true) && waiting.on_message)
@@ -260,7 +260,7 @@ Result<Remote::Word> Remote::compile(const CompileRequest& request,
     if (is_back && lacks_workers && Clock::now() < *complete_at) return fail(word->error());
     return word;
   };
-  return until_it_stays<Word>(ask, waiting);
+  return until_it_stays<Word>(ask, waiting, false);
 }
 
 Result<Remote::Word> Remote::compile_once(const CompileRequest& original,
@@ -331,7 +331,7 @@ Result<Remote::Blobs> Remote::fetch(const std::vector<Digest>& digests, const Wa
         [](const Result<Given>& blobs) { return !blobs ? &blobs.error() : nullptr; },
         waiting.returns_until);
   };
-  auto blobs = until_it_stays<Given>(ask, waiting);
+  auto blobs = until_it_stays<Given>(ask, waiting, true);
   if (blobs) return *std::move(blobs);
   if (blobs.error().code == Code::kDeadlineExceeded)
     return fail(remaining_ms(waiting.deadline) > 0 ? Code::kUnavailable : Code::kDeadlineExceeded,

@@ -117,10 +117,11 @@ class Remote {
                              Clock::time_point deadline, bool& reached);
   // Reads the links' blobs; those that cannot be had so.
   std::vector<Digest> follow_links(Sent& sent, Clock::time_point deadline);
-  // Asks until the service does not go away in the middle of it, or does not come back.
+  // Asks until the service does not go away in the middle of it, or does not come back. `has_answered`:
+  // it was in the middle before.
   template <class T>
   Result<T> until_it_stays(const std::function<Result<T>(bool& reached)>& ask,
-                           const Waiting& waiting);
+                           const Waiting& waiting, bool has_answered);
   // Connects again, whatever the circuit breaker says, for the next call to use.
   Status await_return(const Waiting& waiting, std::chrono::milliseconds& pause);
   // Asks until the answer is no `refusal` of an overloaded service, or waiting is not worth it.

@@ -18,6 +18,14 @@ using Ms = std::chrono::milliseconds;
 constexpr Ms kPatience{60'000};  // with what comes at once on a machine that does not stand still
 const Error kNone{Code::kNotFound, "there is none", 0};
 
+BlobReply blob_for(const BlobRequest& request) {
+  BlobReply reply;
+  reply.request = request.request;
+  reply.chunks = {{request.digests.at(0), 0, 4, "blob"}};
+  reply.last = true;
+  return reply;
+}
+
 // Refuses the first `refusals` requests, then says that there is nothing, and serves blobs.
 class OverloadedService {
  public:
@@ -38,11 +46,7 @@ class OverloadedService {
         listener.send(received.peer, Refusal{busy});
         return;
       }
-      BlobReply reply;
-      reply.request = request->request;
-      reply.chunks = {{request->digests.at(0), 0, 4, "blob"}};
-      reply.last = true;
-      listener.send(received.peer, reply);
+      listener.send(received.peer, blob_for(*request));
     }
   }
   const int refusals_;
@@ -92,6 +96,26 @@ TEST(RemoteRetry, BlobsAreAskedForAgainWhenItWasTold) {
   EXPECT_EQ(*blobs, std::vector<std::string>{"blob"});
   ASSERT_EQ(waits.taken.size(), 3u);
   for (const Ms wait : waits.taken) EXPECT_GE(wait, Ms(400));
+}
+
+// It named them a moment ago: that it is away for longer than a connection may take costs patience.
+TEST(RemoteRetry, BlobsWaitForAServiceThatHasJustNamedThem) {
+  const std::string endpoint = free_endpoint();
+  std::unique_ptr<testing::ScriptedService> service;
+  std::thread start([&] {
+    std::this_thread::sleep_for(Ms(400));
+    service = std::make_unique<testing::ScriptedService>(
+        [](Listener& listener, const Received& received) {
+          if (const auto* request = std::get_if<BlobRequest>(&received.message))
+            listener.send(received.peer, blob_for(*request));
+        },
+        endpoint);
+  });
+  Remote remote(endpoint, Ms(100));
+  const auto blobs = remote.fetch({Digest::of("blob")}, Remote::Clock::now() + kPatience);
+  start.join();
+  ASSERT_TRUE(blobs.has_value()) << blobs.error().message;
+  EXPECT_EQ(*blobs, std::vector<std::string>{"blob"});
 }
 
 // Missing blobs are lost, and are made again, or are there and cannot be read: then nobody waits for
