@@ -117,8 +117,8 @@ class Remote {
                              Clock::time_point deadline, bool& reached);
   // Reads the links' blobs; those that cannot be had so.
   std::vector<Digest> follow_links(Sent& sent, Clock::time_point deadline);
-  // Asks until the service does not go away in the middle of it, or does not come back. `has_answered`:
-  // it was in the middle before.
+  // Asks until the service answers without going away in between, or does not come back. `has_answered`: the
+  // service has answered an earlier part of the same request, so that it is waited for from the start.
   template <class T>
   Result<T> until_it_stays(const std::function<Result<T>(bool& reached)>& ask,
                            const Waiting& waiting, bool has_answered);

@@ -173,8 +173,8 @@ Values cudnn_attention(Call& c) {
   return values;
 }
 
-// The logarithm of each row's sum, [..., queries, 1], as the forward op of any of those kernels gives it: one
-// fills the queries up, one has the axis of keys.
+// The forward op's logarithm of each row's sum, as [..., queries, 1]. The memory-efficient kernel pads the
+// queries; cuDNN's keeps an axis of size 1 for the keys.
 Expr given_log_sums(Call& c, const Expr& scores) {
   const Expr given = tensor(c, "logsumexp");
   if (!c.ok()) return given;
@@ -185,9 +185,9 @@ Expr given_log_sums(Call& c, const Expr& scores) {
   return given.slice(last, 0, rows[rows.size() - 2]).reshape(rows).cast(scores.dtype());
 }
 
-// The probabilities again, from the logarithms of their sums and rounded as the second product has them; then
-// the derivative of softmax, where the sum over a row of gradient times output stands for that of gradients
-// times probabilities. So no pass over the scores goes from one end of a row to the other.
+// Recomputes the probabilities from the logarithms of their sums, rounded as the second product of the forward
+// op reads them, and applies the derivative of softmax. Its row sum is that of gradient times output, so that
+// no reduction reads the scores.
 Values attention_backward(Call& c) {
   GraphBuilder& b = c.b;
   const Attention a = attend_to(c);
@@ -205,14 +205,14 @@ Values attention_backward(Call& c) {
   const auto product = [&](Expr x, Expr y) { return Expr{&b, matrix_product(b, x.id, y.id)}; };
   const auto turned = [&](Expr x) { return Expr{&b, swap_axes(b, x.id, last - 1, last)}; };
   Expr p = exp(scores - log_sums);
-  // A row that sees nothing has no sum.
+  // The logarithm of a row that sees nothing is no number.
   if (a.mask != kInvalidNode) p = choose(scores == kMinusInfinity, p.like(0), p);
   p = p.cast(type);
   const Expr dp = product(grad, turned(value));
   const Expr row = (grad.cast(wide) * out.cast(wide)).sum({last});
   const Expr ds = (p.cast(wide) * (dp - row) * scale).cast(type);
-  // What has an element for each score is read as it lies by all: of the others' gradients the product is
-  // turned, which is small.
+  // Every product reads p and ds as they are stored: turning a small result costs less than a second copy of
+  // them.
   return {product(ds, key).cast(type).id, turned(product(turned(query), ds)).cast(type).id,
           turned(product(turned(grad), p)).cast(type).id, kInvalidNode};
 }

@@ -98,7 +98,7 @@ TEST(RemoteRetry, BlobsAreAskedForAgainWhenItWasTold) {
   for (const Ms wait : waits.taken) EXPECT_GE(wait, Ms(400));
 }
 
-// It named them a moment ago: that it is away for longer than a connection may take costs patience.
+// The service is away for longer than a connection may take. The client waits, since compile() was answered.
 TEST(RemoteRetry, BlobsWaitForAServiceThatHasJustNamedThem) {
   const std::string endpoint = free_endpoint();
   std::unique_ptr<testing::ScriptedService> service;

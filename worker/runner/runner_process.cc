@@ -97,8 +97,8 @@ Result<pid_t> spawn(const RunnerProcess::Options& options, int socket) {
   return pid;
 }
 
-// Where the kernel shares cores between sessions first (autogroup), a process with a session of its own is
-// as nice as that one. False: the kernel takes one such request in a tenth of a second.
+// Sets the niceness of a process, and of its session where it has its own: a kernel with autogroups shares
+// cores between sessions first. False: ask again; the kernel takes one such request in a tenth of a second.
 bool make_nice(pid_t pid, int niceness) {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(pid), niceness);
   if (::getsid(pid) == ::getsid(0)) return true;

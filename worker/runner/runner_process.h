@@ -30,7 +30,7 @@ class RunnerProcess {
     std::function<Result<runner::Request>()> prepare{};
     std::shared_ptr<const Sandbox> sandbox{};  // null: none
     SandboxKind kind = SandboxKind::kRunner;
-    int niceness = 0;  // of its process, as nice(2) has it: what it is to leave to others
+    int niceness = 0;  // of its process, as in nice(2)
   };
   explicit RunnerProcess(Options options) : options_(std::move(options)) {}
   ~RunnerProcess();
@@ -70,7 +70,7 @@ class RunnerProcess {
   std::mutex sending_;  // one frame at a time
   int device_failures_ = 0;
   bool leaving_ = false;  // it said so: not to be used for another request
-  bool is_nice_ = false;  // as nice as it is to be
+  bool is_nice_ = false;  // the process has its niceness
   int socket_ = -1;       // changed by the calling thread, under sending_
   mutable std::mutex mu_;
   pid_t pid_ = 0;        // guarded by mu_, so that kill() never meets a reused id

@@ -106,8 +106,8 @@ class GraphCompiler:
         self._not_kiln = {each.node for each in self.report.refused}
         steps: list[Step] = []
         for partition in partitions(self._graph, self.report.refused, self._returned()):
-            in_kiln = self._kiln_step(partition) if partition.in_kiln else None
-            steps += self._uncovered_steps(partition) if in_kiln is None else [in_kiln]
+            step = self._kiln_step(partition) if partition.in_kiln else None
+            steps += self._uncovered_steps(partition) if step is None else [step]
         results = fx.map_arg(self._output.args[0], lambda node: (self._slot(node),))
         inlined = [node for node in self._output.all_input_nodes if is_inlined(node, self._not_kiln)]
         if inlined:

@@ -79,7 +79,7 @@ TEST_F(HostileKernels, ASessionOfItsOwnIsAsNiceAsItsProcess) {
   ASSERT_TRUE(runner.make_ready());
   const std::string session = "/proc/" + std::to_string(runner.pid()) + "/autogroup";
   if (!read_file(session)) GTEST_SKIP() << "this kernel has no sessions that share cores";
-  // Some requests come early for the kernel.
+  // The kernel takes one request in a tenth of a second, from all processes together.
   std::string said;
   for (int round = 0; round < 200 && said.find("nice 13") == std::string::npos; ++round) {
     ASSERT_TRUE(runner.call(runner::OpenWorkload{1, kAddGraph}, 60'000).has_value());
