@@ -133,7 +133,7 @@ class DlpackCall {
     };
     const bool here = is_host() ? given.device.type == kHost || given.device.type == kPinned
                                 : given.device.type == kManaged ||
-                                      (given.device.type == kCuda && given.device.id == 0);
+                                      (given.device.type == kCuda && given.device.id == device_->ordinal());
     if (!here)
       return refuse(fmt::format("is on DLPack device {}:{}, and the program is for {}",
                                 given.device.type, given.device.id, program_.target));
@@ -175,7 +175,7 @@ class DlpackCall {
       made->strides = dense_strides(made->sizes);
       TRY(made->memory, allocate(device_, elements(made->sizes) * wanted.type_bits / 8));
       made->managed = {.tensor = {.data = reinterpret_cast<void*>(made->memory->at()),
-                                  .device = {is_host() ? kHost : kCuda, 0},
+                                  .device = {is_host() ? kHost : kCuda, device_->ordinal()},
                                   .rank = wanted.rank,
                                   .dtype = {wanted.type_code, wanted.type_bits, 1},
                                   .sizes = made->sizes.data(),

@@ -163,6 +163,7 @@ kiln_code kiln_client_open(const kiln_client_options* given, kiln_client** clien
   options.threads = from.threads;
   options.allow_fallback = from.no_fallback == 0;
   options.open_gpu = from.open_gpu != 0;
+  options.gpu = from.gpu;
   if (from.read_links != nullptr)
     options.read_links = [read = from.read_links, user = from.read_links_user](
                              const std::vector<std::string>& urls,

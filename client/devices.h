@@ -1,4 +1,4 @@
-// Devices: what of this machine a client's programs run on: its first GPU, opened once, and the CPU,
+// Devices: what of this machine a client's programs run on: one GPU, opened once, and the CPU,
 // whose threads all programs of the client share. Thread-safe.
 #pragma once
 

@@ -11,18 +11,18 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-GpuOpening::GpuOpening(const std::string& libcuda, bool at_once, const std::string& libcublaslt) {
+GpuOpening::GpuOpening(int ordinal, const std::string& libcuda, bool at_once, const std::string& libcublaslt) {
   const std::launch when = at_once ? std::launch::async : std::launch::deferred;
-  facts_ = std::async(when, [libcuda] {
+  facts_ = std::async(when, [ordinal, libcuda] {
     const auto started = Clock::now();
-    auto facts = CudaDevice::probe(0, libcuda);
+    auto facts = CudaDevice::probe(ordinal, libcuda);
     return Timed<Result<CudaFacts>>{std::move(facts), ms_since(started)};
   });
-  device_ = std::async(when, [libcuda, libcublaslt, facts = facts_] {
+  device_ = std::async(when, [ordinal, libcuda, libcublaslt, facts = facts_] {
     if (const Result<CudaFacts>& known = facts.get().result; !known)
       return Timed<DeviceResult>{fail(known.error())};
     const auto started = Clock::now();
-    auto device = CudaDevice::open(0, libcuda, libcublaslt);
+    auto device = CudaDevice::open(ordinal, libcuda, libcublaslt);
     return Timed<DeviceResult>{std::move(device), ms_since(started)};
   });
 }

@@ -1,4 +1,4 @@
-// GpuOpening: this machine's first NVIDIA GPU, opened when first asked for, or at once in the
+// GpuOpening: an NVIDIA GPU of this machine, opened when first asked for, or at once in the
 // background: opening takes a few tenths of a second, in which the caller can read a graph and ask
 // the service. The outcome, also a failure, stays. Thread-safe.
 #pragma once
@@ -15,8 +15,8 @@ class GpuOpening {
  public:
   using DeviceResult = Result<std::shared_ptr<const CudaDevice>>;
 
-  // The libraries as for CudaDevice::open.
-  GpuOpening(const std::string& libcuda, bool at_once, const std::string& libcublaslt = {});
+  // `ordinal` and the libraries as for CudaDevice::open.
+  GpuOpening(int ordinal, const std::string& libcuda, bool at_once, const std::string& libcublaslt = {});
 
   // Both wait. Errors as CudaDevice::open.
   const Result<CudaFacts>& facts() const { return facts_.get().result; }

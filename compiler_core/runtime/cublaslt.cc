@@ -104,7 +104,7 @@ Result<CublasLt> start_cublaslt(const CudaDevice::Impl& impl) {
 
 Result<const CublasLt*> cublaslt_of(const CudaDevice& device) {
   const CudaDevice::Impl& impl = device.impl();
-  TRY_STATUS(device.make_current());
+  TRY(const CurrentContext current, device.enter());
   std::call_once(impl.cublaslt_once, [&impl] {
     auto opened = start_cublaslt(impl);
     if (opened)

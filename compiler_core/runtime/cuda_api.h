@@ -139,6 +139,7 @@ enum CUtensorMapFloatOOBfill : int {};  // zeros, NaN
   FUNCTION(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", CUcontext* context, CUdevice device) \
   FUNCTION(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", CUdevice device) \
   FUNCTION(cuCtxSetCurrent, "cuCtxSetCurrent", CUcontext context) \
+  FUNCTION(cuCtxGetCurrent, "cuCtxGetCurrent", CUcontext* context) \
   FUNCTION(cuMemAlloc, "cuMemAlloc_v2", CUdeviceptr* memory, size_t bytes) \
   FUNCTION(cuMemFree, "cuMemFree_v2", CUdeviceptr memory) \
   FUNCTION(cuMemGetInfo, "cuMemGetInfo_v2", size_t* free_bytes, size_t* total_bytes) \

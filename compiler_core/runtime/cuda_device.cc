@@ -94,7 +94,9 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(int ordinal, const st
 CudaDevice::CudaDevice(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 CudaDevice::~CudaDevice() {
-  if (impl_->cublaslt && make_current()) impl_->cublaslt.reset();
+  if (impl_->cublaslt) {
+    if (const auto current = enter()) impl_->cublaslt.reset();
+  }
   impl_->driver.cuDevicePrimaryCtxRelease(impl_->device);
 }
 
@@ -102,8 +104,18 @@ const CudaFacts& CudaDevice::facts() const {
   return impl_->facts;
 }
 
-Status CudaDevice::make_current() const {
-  return impl_->check(impl_->driver.cuCtxSetCurrent(impl_->context), "using the GPU's context");
+Result<CurrentContext> CudaDevice::enter() const {
+  CUcontext before = nullptr;
+  TRY_STATUS(impl_->check(impl_->driver.cuCtxGetCurrent(&before), "asking for the context"));
+  if (before == impl_->context) return CurrentContext(nullptr, nullptr);
+  TRY_STATUS(
+      impl_->check(impl_->driver.cuCtxSetCurrent(impl_->context), "using the GPU's context"));
+  return CurrentContext(impl_.get(), before);
+}
+
+CurrentContext::~CurrentContext() {
+  if (device_ != nullptr)
+    static_cast<void>(device_->driver.cuCtxSetCurrent(static_cast<CUcontext>(before_)));
 }
 
 Device::Fault CudaDevice::fault() const {
@@ -112,7 +124,7 @@ Device::Fault CudaDevice::fault() const {
 
 Result<DevicePtr> CudaDevice::allocate(int64_t bytes) const {
   CHECK(bytes > 0, "sizes come from a checked recipe or program");
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   CUdeviceptr memory = 0;
   const CUresult got = impl_->driver.cuMemAlloc(&memory, static_cast<size_t>(bytes));
   if (got == CUDA_SUCCESS) return memory;
@@ -120,11 +132,11 @@ Result<DevicePtr> CudaDevice::allocate(int64_t bytes) const {
 }
 
 void CudaDevice::release(DevicePtr memory) const {
-  if (make_current()) static_cast<void>(impl_->driver.cuMemFree(memory));
+  if (const auto current = enter()) static_cast<void>(impl_->driver.cuMemFree(memory));
 }
 
 Result<int64_t> CudaDevice::free_bytes() const {
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   size_t free = 0, total = 0;
   TRY_STATUS(impl_->check(impl_->driver.cuMemGetInfo(&free, &total), "asking for free memory"));
   return static_cast<int64_t>(free);
@@ -134,7 +146,7 @@ Result<int64_t> CudaDevice::free_bytes() const {
 // wait for the default one would overtake the rest.
 Status CudaDevice::copy_to_device(DevicePtr to, std::span<const uint8_t> from) const {
   if (from.empty()) return {};
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   TRY_STATUS(
       impl_->check(impl_->driver.cuMemcpyHtoD(to, from.data(), from.size()), "copying to the GPU"));
   return synchronize(nullptr);
@@ -142,7 +154,7 @@ Status CudaDevice::copy_to_device(DevicePtr to, std::span<const uint8_t> from) c
 
 Status CudaDevice::copy_to_host(std::span<uint8_t> to, DevicePtr from) const {
   if (to.empty()) return {};
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   return impl_->check(impl_->driver.cuMemcpyDtoH(to.data(), from, to.size()),
                       "copying from the GPU");
 }
@@ -150,7 +162,7 @@ Status CudaDevice::copy_to_host(std::span<uint8_t> to, DevicePtr from) const {
 Status CudaDevice::copy_on_device(DevicePtr to, DevicePtr from, int64_t bytes,
                                   Stream stream) const {
   if (bytes == 0) return {};
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   return impl_->check(
       impl_->driver.cuMemcpyDtoDAsync(to, from, static_cast<size_t>(bytes), as_stream(stream)),
       "copying on the GPU");
@@ -158,19 +170,19 @@ Status CudaDevice::copy_on_device(DevicePtr to, DevicePtr from, int64_t bytes,
 
 Status CudaDevice::fill(DevicePtr memory, uint8_t value, int64_t bytes, Stream stream) const {
   if (bytes == 0) return {};
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   return impl_->check(
       impl_->driver.cuMemsetD8Async(memory, value, static_cast<size_t>(bytes), as_stream(stream)),
       "filling memory of the GPU");
 }
 
 Status CudaDevice::synchronize(Stream stream) const {
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   return impl_->check(impl_->driver.cuStreamSynchronize(as_stream(stream)), "waiting for the GPU");
 }
 
 Result<bool> CudaDevice::is_done(Stream stream) const {
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   const CUresult state = impl_->driver.cuStreamQuery(as_stream(stream));
   if (state == CUDA_ERROR_NOT_READY) return false;
   TRY_STATUS(impl_->check(state, "asking whether the GPU is done"));
@@ -178,7 +190,7 @@ Result<bool> CudaDevice::is_done(Stream stream) const {
 }
 
 Result<bool> CudaDevice::is_capturing(Stream stream) const {
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = impl_->driver.cuStreamIsCapturing(as_stream(stream), &status);
   // The legacy default stream, while another stream that waits for it is captured.
@@ -188,7 +200,7 @@ Result<bool> CudaDevice::is_capturing(Stream stream) const {
 }
 
 Result<Stream> CudaDevice::create_stream() const {
-  TRY_STATUS(make_current());
+  TRY(const CurrentContext current, enter());
   CUstream stream = nullptr;
   TRY_STATUS(impl_->check(impl_->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
                           "making a stream"));
@@ -196,7 +208,8 @@ Result<Stream> CudaDevice::create_stream() const {
 }
 
 void CudaDevice::destroy_stream(Stream stream) const {
-  if (stream != nullptr && make_current())
+  if (stream == nullptr) return;
+  if (const auto current = enter())
     static_cast<void>(impl_->driver.cuStreamDestroy(as_stream(stream)));
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <string_view>
 
 #include "compiler_core/runtime/device.h"
@@ -37,6 +38,8 @@ struct CudaFacts {
   Target target() const;
 };
 
+class CurrentContext;
+
 class CudaDevice : public Device {
  public:
   // kUnsupported: no libcuda, or a driver that is too old, and says which; kNotFound: no such
@@ -50,10 +53,12 @@ class CudaDevice : public Device {
   ~CudaDevice() override;
 
   const CudaFacts& facts() const;
-  Status make_current() const;
+  // Makes the device's context the calling thread's, as long as the result lives.
+  Result<CurrentContext> enter() const;
 
   Target target() const override { return facts().target(); }
   std::string_view place() const override { return "the GPU"; }
+  int ordinal() const override { return facts().ordinal; }
   int64_t alignment() const override { return 16; }
   int64_t memory_bytes() const override { return facts().memory_bytes; }
   Result<int64_t> free_bytes() const override;
@@ -89,6 +94,22 @@ class CudaDevice : public Device {
     return std::static_pointer_cast<const CudaDevice>(shared_from_this());
   }
   std::unique_ptr<Impl> impl_;
+};
+
+// A GPU's context while it is the calling thread's. Whoever else uses GPUs in this thread, as PyTorch does
+// with another one, finds the context that was there before.
+class [[nodiscard]] CurrentContext {
+ public:
+  // `device`: null where nothing is to be given back.
+  CurrentContext(const CudaDevice::Impl* device, void* before) : device_(device), before_(before) {}
+  CurrentContext(CurrentContext&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), before_(other.before_) {}
+  CurrentContext& operator=(CurrentContext&&) = delete;
+  ~CurrentContext();
+
+ private:
+  const CudaDevice::Impl* device_;
+  void* before_;
 };
 
 }  // namespace kiln

@@ -25,13 +25,12 @@ struct CudaGraph::Impl {
 
   void drop_instance() {
     CUgraphExec old = std::exchange(instance, nullptr);
-    if (old != nullptr && device->make_current())
-      static_cast<void>(driver().cuGraphExecDestroy(old));
+    if (old == nullptr) return;
+    if (const auto current = device->enter()) static_cast<void>(driver().cuGraphExecDestroy(old));
   }
 
   // The graph of `launches`; the caller destroys it.
   Result<CUgraph> record(const std::function<Status(Stream)>& launches) const {
-    TRY_STATUS(device->make_current());
     // Thread local: what other threads do meanwhile is no error.
     TRY_STATUS(check(driver().cuStreamBeginCapture(static_cast<CUstream>(stream),
                                                    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
@@ -60,7 +59,9 @@ Result<CudaGraph> CudaGraph::capture(std::shared_ptr<const CudaDevice> device,
                                      const std::function<Status(Stream)>& launches) {
   auto impl = std::make_unique<Impl>();
   impl->device = std::move(device);
-  TRY(impl->stream, impl->device->create_stream());
+  const std::shared_ptr<const CudaDevice> on = impl->device;
+  TRY(const CurrentContext current, on->enter());
+  TRY(impl->stream, on->create_stream());
   TRY(CUgraph graph, impl->record(launches));
   const Status made = impl->instantiate(graph);
   static_cast<void>(impl->driver().cuGraphDestroy(graph));
@@ -69,6 +70,7 @@ Result<CudaGraph> CudaGraph::capture(std::shared_ptr<const CudaDevice> device,
 }
 
 Status CudaGraph::update(const std::function<Status(Stream)>& launches) {
+  TRY(const CurrentContext current, impl_->device->enter());
   TRY(CUgraph graph, impl_->record(launches));
   CUgraphExecUpdateResultInfo why{};
   Status made;
@@ -80,13 +82,13 @@ Status CudaGraph::update(const std::function<Status(Stream)>& launches) {
 }
 
 Status CudaGraph::replay(Stream stream) const {
-  TRY_STATUS(impl_->device->make_current());
+  TRY(const CurrentContext current, impl_->device->enter());
   return impl_->check(impl_->driver().cuGraphLaunch(impl_->instance, static_cast<CUstream>(stream)),
                       "replaying a graph");
 }
 
 Result<CudaEvent> CudaEvent::create(std::shared_ptr<const CudaDevice> device) {
-  TRY_STATUS(device->make_current());
+  TRY(const CurrentContext current, device->enter());
   CUevent made = nullptr;
   TRY_STATUS(device->impl().check(device->impl().driver.cuEventCreate(&made, CU_EVENT_DEFAULT),
                                   "making an event"));
@@ -106,19 +108,20 @@ CudaEvent& CudaEvent::operator=(CudaEvent&& other) noexcept {
 }
 
 CudaEvent::~CudaEvent() {
-  if (event_ != nullptr && device_->make_current())
+  if (event_ == nullptr) return;
+  if (const auto current = device_->enter())
     static_cast<void>(device_->impl().driver.cuEventDestroy(static_cast<CUevent>(event_)));
 }
 
 Status CudaEvent::record(Stream stream) const {
-  TRY_STATUS(device_->make_current());
+  TRY(const CurrentContext current, device_->enter());
   return device_->impl().check(device_->impl().driver.cuEventRecord(static_cast<CUevent>(event_),
                                                                     static_cast<CUstream>(stream)),
                                "recording an event");
 }
 
 Result<double> CudaEvent::us_since(const Event& start) const {
-  TRY_STATUS(device_->make_current());
+  TRY(const CurrentContext current, device_->enter());
   void* const began = static_cast<const CudaEvent&>(start).event_;
   float ms = 0;
   TRY_STATUS(

@@ -212,6 +212,7 @@ CudaKernel::~CudaKernel() = default;
 Result<CudaKernel> CudaKernel::load(const std::shared_ptr<const CudaDevice>& device,
                                     const Artifact& artifact) {
   const auto is_kernel = [](const Phase& phase) { return !phase.call; };
+  TRY(const CurrentContext current, device->enter());
   auto impl = std::make_unique<Impl>();
   impl->device = device;
   impl->recipe = artifact.recipe;
@@ -244,7 +245,7 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
   const Recipe& recipe = impl_->recipe;
   CHECK(args.size() == recipe.inputs.size() + recipe.outputs.size(), "one buffer an argument");
   const CudaDevice& device = *impl_->device;
-  TRY_STATUS(device.make_current());
+  TRY(const CurrentContext current, device.enter());
   std::vector<void*> parameters;  // addresses of the values, which the driver copies
   parameters.reserve(args.size() + 1 + dims.size());
   for (const DevicePtr& arg : args) parameters.push_back(const_cast<DevicePtr*>(&arg));

@@ -10,7 +10,7 @@ Result<std::unique_ptr<const CudaLibrary>> CudaLibrary::load(
     return fail(Code::kCorruption,
                 fmt::format("a kernel's bytes are not those of {}", digest.short_hex()));
   if (binary.empty()) return fail(Code::kInvalidArgument, "a kernel has no bytes");
-  TRY_STATUS(device->make_current());
+  TRY(const CurrentContext current, device->enter());
   const CudaDevice::Impl& impl = device->impl();
   CUlibrary library = nullptr;
   TRY_STATUS(impl.check(impl.driver.cuLibraryLoadData(&library, binary.data(), nullptr, nullptr, 0,
@@ -20,11 +20,12 @@ Result<std::unique_ptr<const CudaLibrary>> CudaLibrary::load(
 }
 
 CudaLibrary::~CudaLibrary() {
-  if (device_->make_current()) static_cast<void>(device_->impl().driver.cuLibraryUnload(library_));
+  if (const auto current = device_->enter())
+    static_cast<void>(device_->impl().driver.cuLibraryUnload(library_));
 }
 
 Result<CUfunction> CudaLibrary::function(const std::string& entry, Code missing) const {
-  TRY_STATUS(device_->make_current());
+  TRY(const CurrentContext current, device_->enter());
   const CudaDevice::Impl& impl = device_->impl();
   const std::string what = fmt::format("a kernel's entry '{}'", entry);
   CUkernel kernel = nullptr;

@@ -34,7 +34,7 @@ Status CudaModule::launch(const std::string& entry, int64_t grid, int threads,
                           std::span<const int64_t> parameters, CudaStream stream) const {
   if (grid == 0) return {};
   const CudaDevice& device = *impl_->device;
-  TRY_STATUS(device.make_current());
+  TRY(const CurrentContext current, device.enter());
   auto found = impl_->functions.find(entry);
   if (found == impl_->functions.end()) {
     TRY(const CUfunction function, impl_->library->function(entry, Code::kNotFound));

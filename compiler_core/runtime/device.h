@@ -76,6 +76,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   virtual Target target() const = 0;
   virtual std::string_view place() const = 0;  // in messages: "this machine", "the GPU"
+  virtual int ordinal() const { return 0; }    // among the GPUs of this process
   virtual int64_t alignment() const = 0;       // of callers' buffers, in bytes
   virtual int64_t memory_bytes() const = 0;    // all there is
   virtual Result<int64_t> free_bytes() const = 0;

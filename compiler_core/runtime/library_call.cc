@@ -273,6 +273,7 @@ Result<std::vector<LibraryAlgorithm>> library_algorithms(const CudaDevice& devic
                                                          std::span<const int64_t> symbols) {
   TRY_STATUS(library_version(device, call.library).map([](const std::string&) {}));
   TRY(const CublasLt* lt, cublaslt_of(device));
+  TRY(const CurrentContext current, device.enter());
   TRY(const auto problem, Problem::make(*lt, call, symbols, kUsualAlignments));
   TRY(const auto results, problem->heuristics(kLibraryWorkspaceBytes));
   std::vector<LibraryAlgorithm> algorithms;
@@ -344,6 +345,7 @@ Result<std::unique_ptr<const LoadedLibraryCall>> LoadedLibraryCall::load(
   const std::vector<Dim> sizes = sizes_of(call);
   impl->has_symbols = !std::ranges::all_of(sizes, &Dim::is_constant);
   if (!impl->has_symbols) {
+    TRY(const CurrentContext current, impl->device->enter());
     TRY(const Problem* usual, impl->at({}, kUsualAlignments, kLibraryWorkspaceBytes));
     impl->workspace = usual->workspace_bytes();
   }
@@ -357,7 +359,7 @@ std::optional<int64_t> LoadedLibraryCall::workspace_bytes() const {
 Status LoadedLibraryCall::launch(std::span<const DevicePtr> args, DevicePtr workspace,
                                  int64_t workspace_bytes, std::span<const int64_t> dims,
                                  Stream stream) const {
-  TRY_STATUS(impl_->device->make_current());
+  TRY(const CurrentContext current, impl_->device->enter());
   const std::lock_guard lock(impl_->mu);
   if (!impl_->has_symbols) dims = {};
   for (const Dim* size : {&impl_->call.m, &impl_->call.n, &impl_->call.batch}) {

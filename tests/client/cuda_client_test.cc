@@ -1,10 +1,13 @@
 // The client library and GPUs: on the fake one, and on a machine without.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "client/compiled_program.h"
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
 #include "compiler_core/runtime/cuda_device.h"
+#include "compiler_core/runtime/cuda_driver.h"
 
 namespace kiln {
 namespace {
@@ -166,6 +169,85 @@ TEST(CudaClient, TheLocalTierServesAMachineWithoutNvrtc) {
   const auto again = make_gpu_client(options)->compile(wide_difference(2), compile_for("cuda"));
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ((*again)->outcome(), Outcome::kHit);
+}
+
+// The contexts of the fake machine's GPUs, as a library like PyTorch uses them beside Kiln.
+class TwoGpus : public ::testing::Test {
+ protected:
+  TwoGpus() {
+    ::setenv("KILN_FAKE_GPUS", "2", 1);
+    driver_ = std::make_unique<CudaDriver>(*CudaDriver::open(KILN_FAKE_LIBCUDA));
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(driver_->cuDevicePrimaryCtxRetain(&contexts_[i], i), CUDA_SUCCESS);
+  }
+  ~TwoGpus() override {
+    driver_->cuCtxSetCurrent(nullptr);
+    for (int i = 0; i < 2; ++i) driver_->cuDevicePrimaryCtxRelease(i);
+    ::unsetenv("KILN_FAKE_GPUS");
+  }
+
+  CUcontext current() const {
+    CUcontext context = nullptr;
+    EXPECT_EQ(driver_->cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    return context;
+  }
+
+  std::unique_ptr<CudaDriver> driver_;
+  CUcontext contexts_[2] = {};
+};
+
+TEST_F(TwoGpus, AProgramRunsOnItsClientsGpuAndLeavesTheCallersContextCurrent) {
+  const Graph graph = wide_difference(2);
+  const Tensor a = filled_wide(2, -1), b = filled_wide(2, 3);
+  const Tensor* inputs[] = {&a, &b};
+  for (const bool reduce_overhead : {false, true})
+    for (const int gpu : {0, 1})
+      for (const CUcontext callers : {contexts_[0], contexts_[1], CUcontext{nullptr}}) {
+        ASSERT_EQ(driver_->cuCtxSetCurrent(callers), CUDA_SUCCESS);
+        {
+          ClientOptions options = with_gpu();
+          options.gpu = gpu;
+          CompileOptions wanted = compile_for("cuda");
+          wanted.reduce_overhead = reduce_overhead;
+          const auto program = make_gpu_client(options)->compile(graph, wanted);
+          ASSERT_TRUE(program) << program.error().message;
+          EXPECT_EQ(device_of(**program)->ordinal(), gpu);
+          EXPECT_EQ(current(), callers);
+          for (int i = 0; i < 2; ++i) {
+            const auto outputs = (*program)->run(inputs);
+            ASSERT_TRUE(outputs) << outputs.error().message;
+            expect_difference(graph, a, b, (*outputs)[0]);
+            EXPECT_EQ(current(), callers);
+          }
+        }
+        EXPECT_EQ(current(), callers) << "after the program is gone";
+      }
+}
+
+TEST_F(TwoGpus, AStreamOfTheOtherGpuIsRefused) {
+  ASSERT_EQ(driver_->cuCtxSetCurrent(contexts_[0]), CUDA_SUCCESS);
+  CUstream others = nullptr;
+  ASSERT_EQ(driver_->cuStreamCreate(&others, 0), CUDA_SUCCESS);
+  ClientOptions options = with_gpu();
+  options.gpu = 1;
+  const auto program = make_gpu_client(options)->compile(wide_difference(2), compile_for("cuda"));
+  ASSERT_TRUE(program) << program.error().message;
+  const auto memory = DeviceBuffer::allocate(device_of(**program), 3 * 512);
+  ASSERT_TRUE(memory);
+  const DevicePtr inputs[] = {memory->data(), memory->data() + 512},
+                  outputs[] = {memory->data() + 1024};
+  EXPECT_FALSE((*program)->launch(inputs, outputs, others));
+  EXPECT_EQ(current(), contexts_[0]);
+  driver_->cuStreamDestroy(others);
+}
+
+TEST_F(TwoGpus, AGpuThatIsNotThereIsSaidByItsNumber) {
+  ClientOptions options = with_gpu();
+  options.gpu = 2;
+  const auto program = make_gpu_client(options)->compile(wide_difference(2), compile_for("cuda"));
+  ASSERT_FALSE(program);
+  EXPECT_NE(program.error().message.find("no GPU 2 here: there are 2"), std::string::npos)
+      << program.error().message;
 }
 
 #endif  // KILN_FAKE_LIBCUDA

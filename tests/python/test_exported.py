@@ -8,6 +8,8 @@ from pathlib import Path
 import kiln
 import pytest
 import torch
+from kiln import _torch
+from kiln.exported import program_bytes
 
 
 class Model(torch.nn.Module):
@@ -185,3 +187,37 @@ def test_the_examples_of_the_docstrings() -> None:
 
     for module in (kiln.client, kiln.exported):
         assert doctest.testmod(module, extraglobs={"Client": kiln.Client}).failed == 0
+
+
+def test_a_launch_is_on_its_gpu_and_gives_back_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = kiln.Client("", gpu=1).compile(program_bytes(torch.export.export(torch.nn.GELU(), (torch.ones(4),))))  # runs on the CPU
+    current, launched = [0], []
+
+    def exchange(gpu: int) -> int:
+        before, current[0] = current[0], gpu
+        return before
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch._C, "_cuda_exchangeDevice", exchange, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_maybeExchangeDevice", exchange, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda gpu: launched.append((gpu, current[0])),
+                        raising=False)
+    monkeypatch.setattr(_torch, "allocator_of", lambda device: lambda sizes, strides, dtype: torch.empty_strided(
+        sizes, strides, dtype=dtype))
+    x = torch.randn(4)
+    launcher = _torch.Launcher(program, torch.device("cuda", 1))
+    torch.testing.assert_close(launcher([x])[0], torch.nn.functional.gelu(x))
+    with pytest.raises(IndexError):
+        launcher([])
+    assert launched == [(1, 1)] and current == [0]
+
+
+def test_tensors_of_another_gpu_are_refused() -> None:
+    class OnGpu(torch.Tensor):
+        device = torch.device("cuda", 0)
+
+    info = kiln.Client("").compile(program_bytes(torch.export.export(torch.nn.GELU(), (torch.ones(4),)))).inputs[0]
+    x = torch.ones(4).as_subclass(OnGpu)
+    assert _torch.check_input(x, info, torch.device("cuda", 0)) is not None
+    with pytest.raises(kiln.InvalidArgument, match="on cuda:1; it was given .* on cuda:0"):
+        _torch.check_input(x, info, torch.device("cuda", 1))

@@ -69,7 +69,7 @@ Result<std::string> source_text(const Explanation& explanation, int launch) {
 
 // With what follows from this machine, which need not have such a GPU.
 Result<Target> complete_target(const Options& options, const Target& asked) {
-  const GpuOpening gpu(options.libcuda, false);
+  const GpuOpening gpu(0, options.libcuda, false);
   auto complete = Toolchains(options.compiler, options.libnvrtc, gpu).complete(asked);
   return !complete && !asked.isa.empty() ? Result<Target>(asked) : complete;
 }

@@ -37,7 +37,7 @@ class ClientOptions(Structure):
                 ("signing_key", c_char_p), ("compiler", c_char_p), ("libcuda", c_char_p), ("libnvrtc", c_char_p),
                 ("cache_bytes", c_int64), ("connect_timeout_ms", c_int32), ("threads", c_int32),
                 ("no_fallback", c_int32), ("open_gpu", c_int32), ("read_links", ReadLinks),
-                ("read_links_user", c_void_p), ("libcublaslt", c_char_p)]
+                ("read_links_user", c_void_p), ("libcublaslt", c_char_p), ("gpu", c_int32)]
 
 
 class ProgressStructure(Structure):

@@ -61,16 +61,16 @@ class Settings:
         vars(settings).update(members)
         return settings
 
-    def compile(self, model_json: bytes, target: str) -> Program:
-        """The program of a graph. Errors as Client.compile."""
-        return client_for(self.coordinator).compile(model_json, mode=self.mode, target=target,
+    def compile(self, model_json: bytes, target: str, gpu: int = 0) -> Program:
+        """The program of a graph, loaded on ``gpu`` where its target is one. Errors as Client.compile."""
+        return client_for(self.coordinator, gpu).compile(model_json, mode=self.mode, target=target,
                                                     deadline_s=self.deadline_s, strict=self.refuses_stale,
                                                     verify=self.verify, now=self.now, on_message=log.info)
 
-    def add_bundle(self, bundle: bytes, signer: str) -> None:
+    def add_bundle(self, bundle: bytes, signer: str, gpu: int) -> None:
         """Makes compile() answer with a program that came with a cached graph. ``signer``: whose signature it says that
         it has, which counts where this process knows no coordinator's key."""
-        client = client_for(self.coordinator)
+        client = client_for(self.coordinator, gpu)
         try:
             try:
                 client.add_bundle(bundle)

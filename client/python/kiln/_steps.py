@@ -19,7 +19,7 @@ from torch import fx
 from kiln._cuda_graphs import Boxed, Capture, announced, captured
 from kiln._inductor_parts import InductorPart
 from kiln._settings import Settings
-from kiln._torch import Orders, launcher_of, target_of
+from kiln._torch import Orders, gpu_of, launcher_of, target_of
 from kiln._triton_calls import named_kernels, rename_kernels
 from kiln.client import Program
 
@@ -102,10 +102,10 @@ class KilnStep(Step):
     def load(self, settings: Settings, device: torch.device) -> None:
         bundle = self.__dict__.pop("_bundle", None)
         if bundle is not None:
-            settings.add_bundle(*bundle)
+            settings.add_bundle(*bundle, gpu_of(device))
         self._portable = settings.portable
-        self.run = launcher_of(settings.compile(self._model_json, target_of(device)), device, self._trusted,
-                               self._orders)
+        program = settings.compile(self._model_json, target_of(device), gpu_of(device))
+        self.run = launcher_of(program, device, self._trusted, self._orders)
 
     @property
     def program(self) -> Program:

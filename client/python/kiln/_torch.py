@@ -52,7 +52,7 @@ def allocator_of(device: torch.device) -> Callable[[Sequence[int], Sequence[int]
     except ImportError:
         guards = None  # type: ignore[assignment]
     found: Any = getattr(guards, f"_empty_strided_{device.type}", None)
-    if found is not None and (device.type == "cpu" or torch.cuda.device_count() == 1):  # it takes the current device
+    if found is not None:  # it takes the current device, which is this one when a launcher calls it
         return found  # type: ignore[no-any-return]
     return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
@@ -91,6 +91,9 @@ class Launcher:
         self.program = program
         self._device = device
         self._on_gpu = device.type == "cuda"
+        self._gpu = gpu_of(device)
+        # Among several GPUs this one is made torch's current one for a call: outputs are allocated there.
+        self._exchanges = self._on_gpu and torch.cuda.device_count() > 1
         self._function = _native.library().kiln_program_launch
         self._handle = program._handle
         self._allocate = allocator_of(device)
@@ -128,6 +131,15 @@ class Launcher:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs, in the program's order."""
+        if not self._exchanges:
+            return self._run(tensors)
+        before = torch._C._cuda_exchangeDevice(self._gpu)
+        try:
+            return self._run(tensors)
+        finally:
+            torch._C._cuda_maybeExchangeDevice(before)
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         for index, strides in self._layouts:
             if not has_layout(tensors[index], strides):
                 tensors = list(tensors)
@@ -139,7 +151,7 @@ class Launcher:
         if sized.arena_bytes:
             arena = self._arena(sized.arena_bytes + _native.ARENA_ALIGNMENT)
             address = -(-_address_of(arena) // _native.ARENA_ALIGNMENT) * _native.ARENA_ALIGNMENT
-        stream = torch._C._cuda_getCurrentRawStream(self._device.index or 0) if on_gpu else None
+        stream = torch._C._cuda_getCurrentRawStream(self._gpu) if on_gpu else None
         read, written = self._read(*map(_address_of, tensors)), self._written(*map(_address_of, outputs))
         code = self._function(self._handle, read, written, address, stream, sized.symbols)
         if code == _INVALID_ARGUMENT:  # nothing ran; it may be for an address
@@ -196,15 +208,19 @@ def _realigned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
+def _is_on(tensor: torch.Tensor, device: torch.device) -> bool:
+    return tensor.device.type == device.type and gpu_of(tensor.device) == gpu_of(device)
+
+
 def check_input(tensor: object, info: TensorInfo, device: torch.device) -> torch.Tensor:
     """The tensor, if it is one of the dtype, sizes and device that the program takes. Raises InvalidArgument."""
     if not isinstance(tensor, torch.Tensor):
         raise InvalidArgument(f"input '{info.name}' is a {type(tensor).__name__}, and the program takes a tensor")
     fits = len(tensor.shape) == len(info.sizes) and all(
         want in (-1, have) for want, have in zip(info.sizes, tensor.shape, strict=True))
-    if not fits or tensor.dtype != DTYPES[info.type_code] or tensor.device.type != device.type:
-        raise InvalidArgument(f"input '{info.name}' is {info.dtype}{info.shape} on {device.type}; it was given "
-                              f"{tensor.dtype} {list(tensor.shape)} on {tensor.device.type}")
+    if not fits or tensor.dtype != DTYPES[info.type_code] or not _is_on(tensor, device):
+        raise InvalidArgument(f"input '{info.name}' is {info.dtype}{info.shape} on {device}; it was given "
+                              f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}")
     if tensor.layout is not torch.strided:
         raise InvalidArgument(f"input '{info.name}' is {tensor.layout}; only dense tensors are covered")
     return tensor.resolve_conj().resolve_neg()
@@ -228,7 +244,12 @@ def target_of(device: torch.device) -> str:
     """The target of programs for tensors on ``device``. Raises InvalidArgument."""
     if device.type == "cpu":
         return "cpu"
-    if device.type == "cuda" and (device.index or 0) == 0:
+    if device.type == "cuda":
         return "cuda"
-    raise InvalidArgument(f"programs run on the CPU or on cuda:0, not on {device}")
+    raise InvalidArgument(f"programs run on the CPU or on GPUs of NVIDIA, not on {device}")
+
+
+def gpu_of(device: torch.device) -> int:
+    """The GPU of a client for tensors on ``device``; 0 for the CPU, which every client has."""
+    return device.index or 0
 

@@ -34,19 +34,24 @@ class _Recorded(Settings):
 
     def __init__(self, mode: str, options: Mapping[str, Any]) -> None:
         super().__init__(mode, options)
-        # No fallback and no cache on disk: only an answer of the fleet counts.
-        self.client = Client(self.coordinator, fallback=False, cache_dir="", libnvrtc=libnvrtc())
+        self._clients: dict[int, Client] = {}  # by GPU
         self.programs: list[Program] = []
         self.error: KilnError | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In an entry of AOTAutogradCache they are settings like any other's."""
-        own = ("client", "programs", "error")
+        own = ("_clients", "programs", "error")
         return Settings.of, ({name: value for name, value in vars(self).items() if name not in own},)
 
-    def compile(self, model_json: bytes, target: str) -> Program:
+    def client(self, gpu: int = 0) -> Client:
+        """The client whose programs are loaded on ``gpu``."""
+        if gpu not in self._clients:  # no fallback and no cache on disk: only an answer of the fleet counts
+            self._clients[gpu] = Client(self.coordinator, fallback=False, cache_dir="", libnvrtc=libnvrtc(), gpu=gpu)
+        return self._clients[gpu]
+
+    def compile(self, model_json: bytes, target: str, gpu: int = 0) -> Program:
         try:
-            program = self.client.compile(model_json, mode=self.mode, target=target, deadline_s=self.deadline_s,
+            program = self.client(gpu).compile(model_json, mode=self.mode, target=target, deadline_s=self.deadline_s,
                                           verify=self.mode == "default")
         except Unsupported:  # torch.compile runs such a graph eager, as replicas will
             raise
@@ -94,7 +99,7 @@ def warm(model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None 
         if args or kwargs:
             raise InvalidArgument("an exported program takes no arguments here: it has its sizes already")
         exported = covered(model)
-        programs = [settings.client.compile(
+        programs = [settings.client().compile(
             program_bytes(exported), mode=settings.mode, target=target or target_of(device_of(exported)),
             deadline_s=deadline_s, load=False, verify=settings.mode == "default", on_progress=on_progress)]
     else:

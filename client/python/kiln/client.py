@@ -241,12 +241,14 @@ class Client:
         libcublaslt: cuBLASLt, for kernels that call it: its file, or the folder of a CUDA toolkit or Python
             environment; "none": no library is called, Kiln's own kernels run instead. Default ``$KILN_LIBCUBLASLT``,
             the usual places.
+        gpu: the GPU that its programs run on, as PyTorch counts them: 1 is ``cuda:1``.
     """
 
     def __init__(self, coordinator: str | None = None, *, key_file: str | os.PathLike[str] | None = None,
                  cache_dir: str | os.PathLike[str] | None = None, fallback: bool = True, threads: int = 0,
                  libnvrtc: str | os.PathLike[str] | None = None, connect_timeout_s: float = 2.0,
-                 blob_links: bool | None = None, libcublaslt: str | os.PathLike[str] | None = None) -> None:
+                 blob_links: bool | None = None, libcublaslt: str | os.PathLike[str] | None = None,
+                 gpu: int = 0) -> None:
         def chosen(given: str | os.PathLike[str] | None, variable: str) -> bytes | None:
             return _bytes(given if given is not None else os.environ.get(variable)) or None
 
@@ -255,13 +257,15 @@ class Client:
             key_file=chosen(key_file, "KILN_KEY"), cache_dir=chosen(cache_dir, "KILN_CACHE_DIR"),
             compiler=chosen(None, "KILN_CXX"), libcuda=chosen(None, "KILN_LIBCUDA"),
             libnvrtc=chosen(libnvrtc, "KILN_LIBNVRTC"), threads=threads, no_fallback=not fallback,
-            libcublaslt=chosen(libcublaslt, "KILN_LIBCUBLASLT"), connect_timeout_ms=int(connect_timeout_s * 1000))
+            libcublaslt=chosen(libcublaslt, "KILN_LIBCUBLASLT"), connect_timeout_ms=int(connect_timeout_s * 1000),
+            gpu=gpu)
         if blob_links is None:
             blob_links = os.environ.get("KILN_BLOB_LINKS") == "1"
         if blob_links:
             from kiln._links import READ_LINKS  # brings what reads HTTP, which others need not wait for
 
             options.read_links = READ_LINKS
+        self.gpu = gpu
         self._library = _native.library()
         self._handle = c_void_p()
         _native.check(self._library.kiln_client_open(byref(options), byref(self._handle)))

@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from kiln._default_client import client_for
 from kiln._emit import foreign_layout
-from kiln._torch import check_input, laid_out, launcher_of, target_of
+from kiln._torch import check_input, gpu_of, laid_out, launcher_of, target_of
 from kiln.client import Client, Mode, Program
 from kiln.errors import InvalidArgument, KilnError, Unsupported
 
@@ -226,7 +226,11 @@ def compile(exported: torch.export.ExportedProgram, *, mode: Mode = "default", c
     """
     exported = covered(exported)
     device = device_of(exported)
-    program = (client or client_for(coordinator)).compile(
+    client = client or client_for(coordinator, gpu_of(device))
+    if device.type == "cuda" and client.gpu != gpu_of(device):
+        raise InvalidArgument(f"the program was exported on {device}, and the client runs programs on "
+                              f"cuda:{client.gpu}: open one with kiln.Client(gpu={gpu_of(device)})")
+    program = client.compile(
         program_bytes(exported), mode=mode, target=target_of(device), deadline_s=deadline_s, strict=strict,
         verify=verify, now=now)
     return CompiledModule(exported, program, device)

@@ -24,8 +24,8 @@ class LoadedModule:
     Raises InvalidArgument when an input has another dtype, size or device than the program takes.
     """
 
-    def __init__(self, program: Program, weights: Mapping[str, torch.Tensor] | None = None) -> None:
-        self._device = torch.device("cuda", 0) if program.target.startswith("cuda") else torch.device("cpu")
+    def __init__(self, program: Program, weights: Mapping[str, torch.Tensor] | None = None, gpu: int = 0) -> None:
+        self._device = torch.device("cuda", gpu) if program.target.startswith("cuda") else torch.device("cpu")
         self._inputs = [self._source(info, weights) for info in program.inputs]
         self._weights = {info.name: as_parts(weights[info.name].detach()) for info in program.inputs
                          if weights is not None and info.name in weights}
@@ -119,6 +119,8 @@ def load(source: str | os.PathLike[str], name: str | None = None, *, weights: Ma
         name: the model's file as the lock file has it, or its stem; default: the only one.
         weights: with a lock file, the model's state_dict(), and its constants by name; default: weights are arguments,
             in their places among the others, as they always are with a digest or a directory.
+        client: a ``Client(gpu=1)`` loads programs for GPUs onto ``cuda:1``; default: the one of ``coordinator``, on the
+            first GPU.
         signer: of a directory, as Client.open_exported() has it.
 
     Raises:
@@ -127,18 +129,20 @@ def load(source: str | os.PathLike[str], name: str | None = None, *, weights: Ma
     def chosen() -> Client:
         return client or client_for(coordinator)
 
+    def loaded(program: Program) -> LoadedModule:
+        return LoadedModule(program, weights, client.gpu if client is not None else 0)
+
     if os.path.isdir(source):
         _takes_no("a directory", name=name, weights=weights, mode=mode, target=target, verify=verify, now=now)
-        return LoadedModule(chosen().open_exported(source, signer=signer))
+        return loaded(chosen().open_exported(source, signer=signer))
     _takes_no("what is no directory", signer=signer)
     if _is_digest(source):
         _takes_no("a digest", name=name, weights=weights, verify=verify, now=now)
-        return LoadedModule(chosen().load(os.fspath(source), mode=mode or "default", target=target or "cpu",
-                                          deadline_s=deadline_s, strict=strict))
+        return loaded(chosen().load(os.fspath(source), mode=mode or "default", target=target or "cpu",
+                                    deadline_s=deadline_s, strict=strict))
     if _is_lock(source):
         _takes_no("a lock file", mode=mode, verify=verify, now=now)
-        return LoadedModule(chosen().load_locked(source, name, target=target, deadline_s=deadline_s, strict=strict),
-                            weights)
+        return loaded(chosen().load_locked(source, name, target=target, deadline_s=deadline_s, strict=strict))
     _takes_no("a file of torch.export", name=name, weights=weights, target=target)
     return compile(read_archive(source), mode=mode or "default", client=client, coordinator=coordinator,
                    deadline_s=deadline_s, strict=strict, verify=verify, now=now)

@@ -2,7 +2,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
 #include <string>
 
@@ -14,10 +16,21 @@ namespace {
 std::atomic<bool> g_initialized{false};
 thread_local CUcontext g_current = nullptr;
 
-// There is one; only its address means something.
-int g_context_object;
-CUcontext the_context() {
-  return reinterpret_cast<CUcontext>(&g_context_object);
+// GPUs of this process: KILN_FAKE_GPUS, or one. They share memory and streams, but each has its own context, of which
+// only the address means something.
+constexpr int kMostGpus = 8;
+int g_contexts[kMostGpus];
+int gpus() {
+  const char* const asked = std::getenv("KILN_FAKE_GPUS");
+  return asked == nullptr ? 1 : std::clamp(std::atoi(asked), 1, kMostGpus);
+}
+CUcontext context_of(CUdevice device) {
+  return reinterpret_cast<CUcontext>(&g_contexts[device]);
+}
+bool is_context(CUcontext context) {
+  for (CUdevice device = 0; device < kMostGpus; ++device)
+    if (context == context_of(device)) return true;
+  return false;
 }
 
 // NVIDIA's driver (580.159 on Linux 6.18) starts only where it may name a thread and listen at a local
@@ -90,6 +103,10 @@ bool is_initialized() {
   return g_initialized;
 }
 
+CUcontext current_context() {
+  return g_current;
+}
+
 CUresult ready() {
   if (!is_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   if (g_current == nullptr || !FakeDevice::instance().has_context())
@@ -128,14 +145,14 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = gpus();
   return is_initialized() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  *device = 0;
+  *device = ordinal;
   if (!is_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
-  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return ordinal >= 0 && ordinal < gpus() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
@@ -143,8 +160,8 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice) {
-  std::snprintf(id, static_cast<size_t>(size), "0000:fa:1e.0");
+CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice device) {
+  std::snprintf(id, static_cast<size_t>(size), "0000:fa:1e.%d", device);
   return CUDA_SUCCESS;
 }
 
@@ -190,10 +207,10 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
   }
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   if (!is_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   FakeDevice::instance().retain();
-  *context = the_context();
+  *context = context_of(device);
   return CUDA_SUCCESS;
 }
 
@@ -205,7 +222,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice) {
 }
 
 CUresult cuCtxSetCurrent(CUcontext context) {
-  if (context != nullptr && context != the_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context != nullptr && !is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   g_current = context;
   return context == nullptr ? CUDA_SUCCESS : ready();
 }

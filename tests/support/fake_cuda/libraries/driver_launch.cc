@@ -73,6 +73,7 @@ CUresult launch_kernel(const CUlaunchConfig& config, CUfunction handle, void** p
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const FakeFunction& function = function_of(handle);
+  if (function.context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
   Launch launch{function.module,
                 function.entry,
                 {},
@@ -131,7 +132,7 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
   const kiln_fake::Entry* entry = library.module->find(name);
   if (entry == nullptr) return CUDA_ERROR_NOT_FOUND;
   FakeFunction& function =
-      library.functions.try_emplace(name, FakeFunction{library.module, *entry}).first->second;
+      library.functions.try_emplace(name, FakeFunction{library.module, *entry, current_context()}).first->second;
   *kernel = reinterpret_cast<CUkernel>(&function);
   return CUDA_SUCCESS;
 }

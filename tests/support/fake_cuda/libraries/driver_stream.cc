@@ -58,6 +58,8 @@ CUresult ready_outside_capture() {
 
 CUresult enqueue(CUstream handle, FakeNode node) {
   FakeStream& stream = stream_of(handle);
+  if (stream.context != nullptr && stream.context != current_context())
+    return CUDA_ERROR_INVALID_HANDLE;
   if (stream.capture != nullptr) {
     if (stream.invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     stream.capture->nodes.push_back(std::move(node));
@@ -80,7 +82,9 @@ CUresult kiln_fake_enqueue(CUstream stream, const FakeDevice::Work* work) {
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) {
   if (const CUresult result = ready(); result != CUDA_SUCCESS) return result;
-  *stream = reinterpret_cast<CUstream>(new FakeStream);
+  auto* const made = new FakeStream;
+  made->context = current_context();
+  *stream = reinterpret_cast<CUstream>(made);
   return CUDA_SUCCESS;
 }
 

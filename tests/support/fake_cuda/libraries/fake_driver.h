@@ -28,11 +28,13 @@ struct FakeGraph {
 struct FakeFunction {
   std::shared_ptr<const HostModule> module;
   kiln_fake::Entry entry;
+  CUcontext context;
   int max_dynamic_shared = FakeDevice::kSharedBytes;
   bool large_clusters = false;  // of more than 8 blocks
 };
 
 struct FakeStream {
+  CUcontext context = nullptr;         // null: every context has a default stream
   std::atomic<uint64_t> last{0};       // the newest work on it
   std::unique_ptr<FakeGraph> capture;  // while it is captured
   bool invalidated = false;            // something was called that no capture survives
@@ -48,6 +50,8 @@ FakeStream& stream_of(CUstream stream);
 
 // Why no call works now: not initialised, no context on this thread, or a fault; else CUDA_SUCCESS.
 CUresult ready();
+// Of this thread.
+CUcontext current_context();
 void set_initialized();
 bool is_initialized();
 // Also refuses while a stream of this thread is being captured, which real drivers do for calls
