@@ -131,9 +131,10 @@ class DlpackCall {
     const auto refuse = [&](const std::string& why) {
       return fail(Code::kInvalidArgument, name_of(input) + " " + why);
     };
-    const bool here = is_host() ? given.device.type == kHost || given.device.type == kPinned
-                                : given.device.type == kManaged ||
-                                      (given.device.type == kCuda && given.device.id == device_->ordinal());
+    const bool here =
+        is_host() ? given.device.type == kHost || given.device.type == kPinned
+                  : given.device.type == kManaged ||
+                        (given.device.type == kCuda && given.device.id == device_->ordinal());
     if (!here)
       return refuse(fmt::format("is on DLPack device {}:{}, and the program is for {}",
                                 given.device.type, given.device.id, program_.target));

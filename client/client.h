@@ -65,7 +65,7 @@ struct ClientOptions {
   // environment; empty: the usual places; "none": no library is called. Where it is missing, or of
   // another version than a kernel was tuned with, Kiln's own kernel beside it runs.
   std::string libcublaslt{};
-  int gpu = 0;            // the GPU that programs run on, as the driver counts those of this process
+  int gpu = 0;  // the GPU that programs run on, as the driver counts those of this process
   bool open_gpu = false;  // open the GPU now, in the background, not when first needed
   // Reads the bytes at each URL, side by side: a service that hands out links (--blob-links) then sends
   // the client to its object store for binaries, and sends itself what cannot be had there. They are

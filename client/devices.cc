@@ -20,7 +20,8 @@ Error no_room(Error error) {
 }  // namespace
 
 Devices::Devices(const ClientOptions& options)
-    : gpu_(options.gpu, options.libcuda, options.open_gpu, options.libcublaslt), threads_(options.threads) {}
+    : gpu_(options.gpu, options.libcuda, options.open_gpu, options.libcublaslt),
+      threads_(options.threads) {}
 
 Status Devices::check_loadable(const Target& target) const {
   if (target.backend != Backend::kCuda) return {};

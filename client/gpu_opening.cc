@@ -11,7 +11,8 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-GpuOpening::GpuOpening(int ordinal, const std::string& libcuda, bool at_once, const std::string& libcublaslt) {
+GpuOpening::GpuOpening(int ordinal, const std::string& libcuda, bool at_once,
+                       const std::string& libcublaslt) {
   const std::launch when = at_once ? std::launch::async : std::launch::deferred;
   facts_ = std::async(when, [ordinal, libcuda] {
     const auto started = Clock::now();

@@ -16,7 +16,8 @@ class GpuOpening {
   using DeviceResult = Result<std::shared_ptr<const CudaDevice>>;
 
   // `ordinal` and the libraries as for CudaDevice::open.
-  GpuOpening(int ordinal, const std::string& libcuda, bool at_once, const std::string& libcublaslt = {});
+  GpuOpening(int ordinal, const std::string& libcuda, bool at_once,
+             const std::string& libcublaslt = {});
 
   // Both wait. Errors as CudaDevice::open.
   const Result<CudaFacts>& facts() const { return facts_.get().result; }

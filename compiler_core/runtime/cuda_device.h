@@ -11,8 +11,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <string_view>
+#include <utility>
 
 #include "compiler_core/runtime/device.h"
 

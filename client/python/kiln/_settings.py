@@ -63,9 +63,9 @@ class Settings:
 
     def compile(self, model_json: bytes, target: str, gpu: int = 0) -> Program:
         """The program of a graph, loaded on ``gpu`` where its target is one. Errors as Client.compile."""
-        return client_for(self.coordinator, gpu).compile(model_json, mode=self.mode, target=target,
-                                                    deadline_s=self.deadline_s, strict=self.refuses_stale,
-                                                    verify=self.verify, now=self.now, on_message=log.info)
+        return client_for(self.coordinator, gpu).compile(
+            model_json, mode=self.mode, target=target, deadline_s=self.deadline_s, strict=self.refuses_stale,
+            verify=self.verify, now=self.now, on_message=log.info)
 
     def add_bundle(self, bundle: bytes, signer: str, gpu: int) -> None:
         """Makes compile() answer with a program that came with a cached graph. ``signer``: whose signature it says that

@@ -102,7 +102,8 @@ class KilnStep(Step):
     def load(self, settings: Settings, device: torch.device) -> None:
         bundle = self.__dict__.pop("_bundle", None)
         if bundle is not None:
-            settings.add_bundle(*bundle, gpu_of(device))
+            content, signer = bundle
+            settings.add_bundle(content, signer, gpu_of(device))
         self._portable = settings.portable
         program = settings.compile(self._model_json, target_of(device), gpu_of(device))
         self.run = launcher_of(program, device, self._trusted, self._orders)

@@ -132,7 +132,8 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
   const kiln_fake::Entry* entry = library.module->find(name);
   if (entry == nullptr) return CUDA_ERROR_NOT_FOUND;
   FakeFunction& function =
-      library.functions.try_emplace(name, FakeFunction{library.module, *entry, current_context()}).first->second;
+      library.functions.try_emplace(name, FakeFunction{library.module, *entry, current_context()})
+          .first->second;
   *kernel = reinterpret_cast<CUkernel>(&function);
   return CUDA_SUCCESS;
 }
