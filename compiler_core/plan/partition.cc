@@ -43,9 +43,12 @@ class Partitioner {
         continue;
       }
       const std::vector<NodeId> cuts = take_apart(outputs);
-      if (cuts.empty()) return fail(std::move(kernel).error());
+      if (cuts.empty() && outputs.size() == 1) return fail(std::move(kernel).error());
       for (NodeId id : cuts) refused.push_back({id});
-      refused.push_back(outputs);
+      if (cuts.empty())
+        for (NodeId id : outputs) refused.push_back({id});
+      else
+        refused.push_back(outputs);
     }
     return in_order();
   }

@@ -183,6 +183,7 @@ AttentionProblem AttentionProblem::of(const Graph& workload) {
   CHECK(pattern, "an attention workload has its pattern");
   AttentionProblem problem;
   problem.pattern = *std::move(pattern);
+  problem.outputs = attention_outputs(workload, problem.pattern);
   problem.result = attention_result(workload, problem.pattern);
   const Node& first = workload.node(problem.pattern.query_key);
   const Node& second = workload.node(problem.pattern.product);

@@ -23,6 +23,7 @@ struct AttentionOperand {
 
 struct AttentionProblem {
   AttentionPattern pattern;
+  AttentionOutputs outputs;
   NodeId result = kInvalidNode;    // the product, or the View of it that the epilogue starts from
   NodeId sum_view = kInvalidNode;  // what of the epilogue reads row_sum, if anything
   // result_axes[i]: the axis of [batch..., row, column] that is axis i of the result.

@@ -76,10 +76,10 @@ std::string AttentionText::print_problem() const {
              "struct Problem {{\n"
              "  static constexpr int depth = {}, columns = {};\n"
              "  static constexpr bool has_reach = {}, has_within = {};\n"
-             "  static constexpr bool normalised = {}, guarded = {};\n"
+             "  static constexpr bool normalised = {}, guarded = {}, has_log_sums = {};\n"
              "  static constexpr bool whole_rows = {}, whole_keys = {};\n",
              problem_.depth, problem_.columns, problem_.reach.has_value(), has_within(),
-             problem_.pattern.normalised, problem_.pattern.guarded,
+             problem_.pattern.normalised, problem_.pattern.guarded, problem_.outputs.log_sums >= 0,
              is_multiple(problem_.rows, rows_), is_multiple(problem_.keys, keys_)) +
          print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
          print_size("int", "reach", problem_.reach.value_or(0)) +
@@ -155,11 +155,27 @@ std::string AttentionText::print_store() const {
   const std::vector<Index> product = place(problem_.columns);
   std::vector<Index> at;
   for (int axis : problem_.result_axes) at.push_back(product[static_cast<size_t>(axis)]);
-  printer.store(0, at);
+  printer.store(problem_.outputs.result, at);
   return fmt::format(
       "  const auto store_result = [&](vf32 value, vf32 sum, index_t row, index_t column) {{\n"
       "    const AllLanes live{{}};\n{}  }};\n",
       statements(printer));
+}
+
+std::string AttentionText::print_store_log_sum() const {
+  std::string stores;
+  if (problem_.outputs.log_sums >= 0) {
+    ExpressionPrinter printer(graph_, Dialect::kCuda);
+    printer.bind(problem_.pattern.log_sums, {"log_sum", Level::kInner, true});
+    std::vector<Index> at = place(problem_.columns);
+    at.pop_back();
+    printer.store_one(problem_.outputs.log_sums, at);
+    stores = statements(printer);
+  }
+  return fmt::format(
+      "  const auto store_log_sum = [&]([[maybe_unused]] vf32 log_sum, "
+      "[[maybe_unused]] index_t row) {{\n{}  }};\n",
+      stores);
 }
 
 }  // namespace kiln

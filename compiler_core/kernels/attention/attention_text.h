@@ -40,6 +40,8 @@ class AttentionText {
   std::string print_scores(NodeId sums) const;
   // Declares store_result(value, sum, row, column).
   std::string print_store() const;
+  // Declares store_log_sum(log_sum, row), which does nothing where nobody wants it.
+  std::string print_store_log_sum() const;
 
  private:
   bool has_within() const { return problem_.scores_within != kInvalidNode; }

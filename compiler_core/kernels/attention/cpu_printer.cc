@@ -103,10 +103,11 @@ class AttentionKernel {
                "struct Problem {{\n  using stored = {};\n"
                "  static constexpr int64_t depth = {}, columns = {};\n"
                "  static constexpr bool has_reach = {}, has_within = {};\n"
-               "  static constexpr bool normalised = {}, guarded = {}, one_tile = {};\n",
+               "  static constexpr bool normalised = {}, guarded = {}, one_tile = {};\n"
+               "  static constexpr bool has_log_sums = {};\n",
                memory_type(problem_.stored), problem_.depth, problem_.columns,
                problem_.reach.has_value(), has_within(), problem_.pattern.normalised,
-               problem_.pattern.guarded, has_one_tile()) +
+               problem_.pattern.guarded, has_one_tile(), problem_.outputs.log_sums >= 0) +
            symbols() + print_size("rows", problem_.rows) + print_size("keys", problem_.keys) +
            print_size("reach", problem_.reach.value_or(0)) +
            print_operand("query", problem_.query) + print_operand("key", problem_.key) +
@@ -172,14 +173,30 @@ class AttentionKernel {
     const std::vector<Index> place_of_product = place(problem_.columns);
     std::vector<Index> at;
     for (int axis : problem_.result_axes) at.push_back(place_of_product[static_cast<size_t>(axis)]);
-    printer.store(0, at);
+    printer.store(problem_.outputs.result, at);
     return fmt::format(
         "struct Epilogue {{\n  void* const* args;\n{}"
         "  template <class Live>\n"
         "  __attribute__((always_inline)) void operator()(vf32 value, [[maybe_unused]] vf32 sum,\n"
         "      [[maybe_unused]] int64_t batch, int64_t row, int64_t column, Live live) const {{\n"
-        "{}{}{}  }}\n}};\n",
-        symbols(), argument_pointers(graph_), coordinates(), statements(printer));
+        "{}{}{}  }}\n{}}};\n",
+        symbols(), argument_pointers(graph_), coordinates(), statements(printer), print_log_sum());
+  }
+
+  std::string print_log_sum() const {
+    std::string stores;
+    if (problem_.outputs.log_sums >= 0) {
+      ExpressionPrinter printer(graph_);
+      printer.bind(problem_.pattern.log_sums, {"log_sum", Level::kInner, true});
+      std::vector<Index> at = place(problem_.columns);
+      at.pop_back();
+      printer.store_one(problem_.outputs.log_sums, at);
+      stores = argument_pointers(graph_) + coordinates() + statements(printer);
+    }
+    return fmt::format(
+        "  __attribute__((always_inline)) void store_log_sum([[maybe_unused]] vf32 log_sum,\n"
+        "      [[maybe_unused]] int64_t batch, [[maybe_unused]] int64_t row) const {{\n{}  }}\n",
+        stores);
   }
 
   std::string print_entry() const {

@@ -87,12 +87,13 @@ class WgmmaAttentionKernel {
   }
 
  private:
+  bool has_log_sums() const { return problem_.outputs.log_sums >= 0; }
+
   // Whether results are rounded and nothing else, and fit where queries were.
   bool ends_in_boxes() const {
-    const Node& out = graph_.node(graph_.outputs()[0]);
-    return graph_.outputs().size() == 1 && out.op == Op::kCast &&
-           out.operands[0] == problem_.result && out.dtype == problem_.stored &&
-           problem_.columns % 8 == 0 &&
+    const Node& out = graph_.node(graph_.outputs()[static_cast<size_t>(problem_.outputs.result)]);
+    return out.op == Op::kCast && out.operands[0] == problem_.result &&
+           out.dtype == problem_.stored && problem_.columns % 8 == 0 &&
            round_up(problem_.columns, kAtom) <= round_up(problem_.depth, kAtom) &&
            problem_.result_axes.back() + 1 == static_cast<int>(problem_.result_axes.size());
   }
@@ -100,7 +101,7 @@ class WgmmaAttentionKernel {
   AttentionOperand output() const {
     const std::vector<Dim> strides = contiguous_strides(graph_.node(problem_.result).shape);
     AttentionOperand out;
-    out.input = static_cast<int>(graph_.inputs().size());
+    out.input = static_cast<int>(graph_.inputs().size()) + problem_.outputs.result;
     out.column_stride = 1;
     out.batch_strides.resize(problem_.batch.size());
     for (size_t i = 0; i + 1 < strides.size(); ++i) {
@@ -195,11 +196,13 @@ class WgmmaAttentionKernel {
                problem_.reach ? fmt::format("{} - 1 - ", blocks) : std::string()) +
            text_.print_coordinates() + text_.print_sizes() + text_.print_scores(problem_.scaled) +
            (boxes_ ? "" : text_.print_store()) +
+           (has_log_sums() ? text_.print_store_log_sum() : "") +
            "  const auto end_with = [&](const Rows& rows, [[maybe_unused]] char* query,\n"
            "                            [[maybe_unused]] int row, [[maybe_unused]] int own_row) "
            "{\n" +
            (boxes_ ? "    store_boxes(rows, query, Out{&out_map}, row, batch);\n"
                    : "    rows.store(problem, own_row, store_result);\n") +
+           (has_log_sums() ? "    rows.store_log_sums(problem, own_row, store_log_sum);\n" : "") +
            "  };\n"
            "  const Maps maps{&query_map, &key_map, &value_map};\n"
            "  attend(problem, maps, batch, first_row, scores, within, end_with);\n";
@@ -266,7 +269,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 9,
+      .version = 10,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

@@ -149,7 +149,9 @@ class Arranger {
 
   bool is_score(NodeId id) {
     if (score_.empty()) {
-      score_ = needed_by({pattern_.weights, pattern_.row_sum}, {});
+      std::vector<NodeId> wanted = {pattern_.weights, pattern_.row_sum};
+      if (pattern_.log_sums != kInvalidNode) wanted.push_back(pattern_.log_sums);
+      score_ = needed_by(std::move(wanted), {});
     }
     return score_.count(id) != 0;
   }
@@ -255,9 +257,9 @@ class Arranger {
       map_[result_] = builder_.permute(map_.at(pattern_.product), order_);
       shape = builder_.shape(map_[result_]);
     }
-    const std::span<const NodeId> outputs = graph_.outputs();
-    for (NodeId id : needed_by({outputs.begin(), outputs.end()},
-                               {pattern_.product, result_, pattern_.row_sum})) {
+    std::vector<NodeId> outputs(graph_.outputs().begin(), graph_.outputs().end());
+    std::erase(outputs, pattern_.log_sums);
+    for (NodeId id : needed_by(std::move(outputs), {pattern_.product, result_, pattern_.row_sum})) {
       const Node& old = node(id);
       map_.erase(id);  // a View that the scores have too means another shape there
       if (old.op == Op::kView && old.operands[0] == pattern_.row_sum)

@@ -38,6 +38,7 @@ class Matcher {
     found_.product = product;
     found_.weights = node(product).operands[0];
     if (!weights() || !scores()) return std::nullopt;
+    find_log_sums();
     if (!sizes_fit(graph_, node(found_.query_key), node(product))) return std::nullopt;
     if (!row_sum_is_ours() || !nobody_else_reads()) return std::nullopt;
     found_.inside.assign(inside_.begin(), inside_.end());
@@ -142,6 +143,18 @@ class Matcher {
            (constant(operand(equal, 0)) == kLeast && is_row_max(operand(equal, 1)));
   }
 
+  void find_log_sums() {
+    for (NodeId log : users_[static_cast<size_t>(found_.row_sum)]) {
+      const auto& users = users_[static_cast<size_t>(log)];
+      if (node(log).op != Op::kLog || users.size() != 1 || node(users[0]).op != Op::kAdd) continue;
+      const NodeId other = operand(users[0], operand(users[0], 0) == log ? 1 : 0);
+      if (other != found_.row_max) continue;
+      take(log);
+      found_.log_sums = take(users[0]);
+      return;
+    }
+  }
+
   // The arithmetic of the scores: one matmul, and what depends on it is inside.
   bool scores() {
     std::set<NodeId> seen;
@@ -173,6 +186,7 @@ class Matcher {
     if (found_.normalised) return true;
     const Node& product = node(found_.product);
     for (NodeId user : users_[static_cast<size_t>(found_.row_sum)]) {
+      if (inside_.count(user)) continue;  // their logarithm
       if (node(user).op != Op::kView) return false;
       if (numel(node(user).shape) != numel(product.shape)) return false;
       views_of_sum_.insert(take(user));
@@ -182,9 +196,9 @@ class Matcher {
 
   bool nobody_else_reads() const {
     for (NodeId id : graph_.outputs())
-      if (inside_.count(id)) return false;
+      if (inside_.count(id) && id != found_.log_sums) return false;
     for (NodeId id : inside_) {
-      if (views_of_sum_.count(id)) continue;
+      if (views_of_sum_.count(id) || id == found_.log_sums) continue;
       for (NodeId user : users_[static_cast<size_t>(id)])
         if (user != found_.product && !inside_.count(user)) return false;
     }
@@ -206,15 +220,16 @@ std::optional<AttentionPattern> match_attention(const Graph& graph,
   return Matcher(graph, users).run(product);
 }
 
-std::vector<NodeId> attention_parts(const Graph& graph,
-                                    const std::vector<std::vector<NodeId>>& users) {
-  std::vector<NodeId> parts(static_cast<size_t>(graph.size()), kInvalidNode);
+std::vector<AttentionPart> attention_parts(const Graph& graph,
+                                           const std::vector<std::vector<NodeId>>& users) {
+  std::vector<AttentionPart> parts(static_cast<size_t>(graph.size()));
   for (NodeId id = 0; id < graph.size(); ++id) {
     if (graph.node(id).op != Op::kMatmul) continue;
     const auto pattern = match_attention(graph, users, id);
     if (!pattern) continue;
-    for (NodeId inside : pattern->inside) parts[static_cast<size_t>(inside)] = id;
-    parts[static_cast<size_t>(id)] = id;
+    for (NodeId inside : pattern->inside)
+      parts[static_cast<size_t>(inside)] = {id, inside == pattern->log_sums};
+    parts[static_cast<size_t>(id)] = {id, false};
   }
   return parts;
 }
@@ -249,6 +264,13 @@ Result<Graph> lift_attention_casts(const Graph& graph) {
       }));
   if (!lifted) return graph;
   return rewrite_nodes(rewritten, emit);  // without the reshapes that nobody reads any more
+}
+
+AttentionOutputs attention_outputs(const Graph& graph, const AttentionPattern& pattern) {
+  AttentionOutputs found;
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    (graph.outputs()[i] == pattern.log_sums ? found.log_sums : found.result) = static_cast<int>(i);
+  return found;
 }
 
 NodeId attention_result(const Graph& graph, const AttentionPattern& pattern) {

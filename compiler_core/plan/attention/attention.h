@@ -12,14 +12,15 @@
 //   weights   = e, or e / row_sum, or e / row_sum with 0 for rows whose row_max is -inf;
 //               cast to fp16 or bf16, or not
 //   product   = Matmul of weights with [b..., n, d]
+//   log_sums  = log(row_sum) + row_max, if anybody wants it: what gradients are computed from
 //
-// Nodes outside read only product and what follows it; with weights = e, row_sum too.
+// Nodes outside read only product and what follows it, and log_sums; with weights = e, row_sum too.
 //
 // kAttention, beyond the rules of every family: the nodes of one such pattern, and
 //  - query, key and value are Inputs or Views of Inputs, all three of one dtype: f32, f16 or bf16;
 //  - scores read Inputs of their shape and Views of leaves;
-//  - there is one output, of shape U: [b..., m, d] with all axes but the last in any order. It is
-//    the product, or the one View of it that brings it into that order, or elementwise nodes of
+//  - there is one output beside log_sums, of shape U: [b..., m, d] with all axes but the last in any
+//    order. It is the product, or the one View of it that brings it into that order, or elementwise nodes of
 //    shape U over that, over Inputs of shape U, over Views of leaves, and, where weights = e, over
 //    the one View of row_sum that repeats it along d.
 // Inputs are one-dimensional, so that heads that several queries share are Views too.
@@ -36,9 +37,10 @@ struct AttentionPattern {
   NodeId query_key = kInvalidNode, scores = kInvalidNode;
   NodeId row_max = kInvalidNode, row_sum = kInvalidNode;
   NodeId weights = kInvalidNode, product = kInvalidNode;
-  bool normalised = false;  // weights are divided by row_sum
-  bool guarded = false;     // a row of -inf has weights 0, not NaN
-  // The nodes that nothing outside reads, ascending: query_key to weights, Views of row_sum.
+  NodeId log_sums = kInvalidNode;  // kInvalidNode: nobody wants them
+  bool normalised = false;         // weights are divided by row_sum
+  bool guarded = false;            // a row of -inf has weights 0, not NaN
+  // The nodes that nothing outside reads but log_sums, ascending: query_key to weights, Views of row_sum.
   std::vector<NodeId> inside;
 };
 
@@ -50,10 +52,20 @@ std::optional<AttentionPattern> match_attention(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
                                                 NodeId product);
 // By node: the product of the pattern that the node is inside of, or is; kInvalidNode for others.
-std::vector<NodeId> attention_parts(const Graph& graph,
-                                    const std::vector<std::vector<NodeId>>& users);
+struct AttentionPart {
+  NodeId product = kInvalidNode;
+  bool is_log_sums = false;
+};
+std::vector<AttentionPart> attention_parts(const Graph& graph,
+                                           const std::vector<std::vector<NodeId>>& users);
 // The pattern of a workload; nothing in graphs that do not have exactly two matmuls.
 std::optional<AttentionPattern> find_attention(const Graph& graph);
+
+// Which of the outputs is the product or what follows it, and which log_sums is; -1: none is.
+struct AttentionOutputs {
+  int result = -1, log_sums = -1;
+};
+AttentionOutputs attention_outputs(const Graph& graph, const AttentionPattern& pattern);
 
 // The node that an epilogue starts from: the product, or the View that rearranges it.
 NodeId attention_result(const Graph& graph, const AttentionPattern& pattern);

@@ -58,11 +58,16 @@ class Rules {
     return {};
   }
 
-  // One output, in the order of the result; the result's last axis is the product's.
+  // One output beside log_sums, in the order of the result; the result's last axis is the product's.
   Status result() const {
     const Node& product = node(pattern_.product);
-    if (graph_.outputs().size() != 1) return refuse(product, "an attention kernel has one output");
-    const NodeId output = graph_.outputs()[0];
+    const AttentionOutputs outputs = attention_outputs(graph_, pattern_);
+    if (graph_.outputs().size() != (outputs.log_sums < 0 ? 1 : 2) || outputs.result < 0)
+      return refuse(product,
+                    "an attention kernel has one output beside the logarithms of its sums");
+    if ((pattern_.log_sums != kInvalidNode) != (outputs.log_sums >= 0))
+      return refuse(product, "the logarithms of an attention's sums are an output");
+    const NodeId output = graph_.outputs()[static_cast<size_t>(outputs.result)];
     if (node(output).shape != node(result_).shape)
       return refuse(node(output), "the output has not the result's shape");
     if (output != result_ && !is_elementwise(node(output).op))

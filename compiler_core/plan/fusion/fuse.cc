@@ -58,8 +58,18 @@ class Fuser {
   }
 
   std::vector<KernelOutputs> run() {
-    for (NodeId id = 0; id < graph_.size(); ++id)
-      if (values_[id]) add(describe({id}));
+    std::map<NodeId, NodeId> more;  // that the kernel of a value stores
+    for (const auto& [id, with] : values_.beside) more[with] = id;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!values_[id] || values_.beside.count(id)) continue;
+      KernelOutputs outputs = {id};
+      if (const auto found = more.find(id); found != more.end()) {
+        outputs.push_back(found->second);
+        std::sort(outputs.begin(), outputs.end());
+        make_block(outputs.front(), outputs.back());
+      }
+      add(describe(std::move(outputs)));
+    }
     met_.assign(kernels_.size(), 0);
     // Producers come before consumers, so that a kernel grows along the flow of data.
     for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) {

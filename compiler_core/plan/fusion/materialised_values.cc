@@ -1,6 +1,8 @@
 #include "compiler_core/plan/fusion/materialised_values.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_map>
 
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/channels_last.h"
@@ -38,7 +40,7 @@ class Chooser {
         users_(users_of(graph)),
         attention_of_(rules.attention
                           ? attention_parts(graph, users_)
-                          : std::vector<NodeId>(static_cast<size_t>(graph.size()), kInvalidNode)),
+                          : std::vector<AttentionPart>(static_cast<size_t>(graph.size()))),
         is_output_(static_cast<size_t>(graph.size()), false),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())),
@@ -47,6 +49,9 @@ class Chooser {
         in_place_(static_cast<size_t>(graph.size()), false) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
     for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
+    for (NodeId id = 0; id < graph.size(); ++id)
+      if (attention_of_[static_cast<size_t>(id)].is_log_sums)
+        log_sums_of_[attention_product(id)] = id;
   }
 
   MaterialisedValues run() {
@@ -76,7 +81,7 @@ class Chooser {
   void visit(NodeId id) {
     const Node& n = node(id);
     State& result = states_[static_cast<size_t>(id)];
-    if (attention_of_[static_cast<size_t>(id)] != kInvalidNode) return attention(id);
+    if (attention_product(id) != kInvalidNode) return attention(id);
     bound_reads(id);
     switch (traits(n.op).kind) {
       case OpKind::kSource:
@@ -372,12 +377,17 @@ class Chooser {
     for (const NodeId id : operand.nodes) in_place_[static_cast<size_t>(id)] = true;
   }
 
-  // Part of an attention: nothing between its two matmuls is stored. Its result is, in the order in
-  // which others read it.
+  NodeId attention_product(NodeId id) const {
+    return attention_of_[static_cast<size_t>(id)].product;
+  }
+
+  // Part of an attention: nothing between its two matmuls is stored but the logarithms of its sums. Its
+  // result is, in the order in which others read it.
   void attention(NodeId id) {
-    const NodeId product = attention_of_[static_cast<size_t>(id)];
+    const NodeId product = attention_product(id);
+    if (attention_of_[static_cast<size_t>(id)].is_log_sums) store(id);
     for (NodeId operand : node(id).operands) {
-      if (attention_of_[static_cast<size_t>(operand)] == product) continue;
+      if (attention_product(operand) == product) continue;
       if (node(id).op == Op::kMatmul)
         store_below_views(operand);
       else
@@ -391,9 +401,28 @@ class Chooser {
         epilogue.view = epilogue.end = users[0];
     if (epilogue.view != kInvalidNode && !keeps_rows(node(epilogue.view)))
       epilogue = {kInvalidNode, product, {}};
+    if (const auto log_sums = log_sums_of_.find(product); log_sums != log_sums_of_.end()) {
+      // What reads the logarithms waits for the kernel.
+      if (depends(epilogue.end, log_sums->second)) epilogue = {kInvalidNode, product, {}};
+      values_.beside[log_sums->second] = epilogue.end;
+    }
     store(epilogue.end);
     if (epilogue.view != kInvalidNode) epilogue_of_[static_cast<size_t>(epilogue.view)] = product;
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = product;
+  }
+
+  // Whether `on` is computed on the way to `id`.
+  bool depends(NodeId id, NodeId on) const {
+    std::vector<NodeId> stack = {id};
+    std::set<NodeId> seen;
+    while (!stack.empty()) {
+      const NodeId x = stack.back();
+      stack.pop_back();
+      if (x == on) return true;
+      if (x < on || !seen.insert(x).second) continue;
+      stack.insert(stack.end(), node(x).operands.begin(), node(x).operands.end());
+    }
+    return false;
   }
 
   static bool keeps_rows(const Node& view) {
@@ -410,12 +439,13 @@ class Chooser {
   const Graph& graph_;
   const PartitionRules rules_;
   const std::vector<std::vector<NodeId>> users_;
-  const std::vector<NodeId> attention_of_;  // by node: see attention_parts()
+  const std::vector<AttentionPart> attention_of_;  // by node
   std::vector<bool> is_output_;
   std::vector<NodeId> epilogue_of_;  // by node: the matmul it is an epilogue of
   std::vector<State> states_;
   std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
   ElementLoads loads_;
+  std::unordered_map<NodeId, NodeId> log_sums_of_;  // by the product of an attention
   std::vector<bool> in_place_;  // by node: computed by the products that read it, for themselves
   MaterialisedValues values_;
 };

@@ -31,6 +31,8 @@ struct MaterialisedValues {
   // matmul result. Such a value's buffer has the product's shape and order. What follows a View that
   // puts a convolution's channels last is stored in that order, and is not among them.
   std::unordered_map<NodeId, NodeId> product_view;
+  // Maps the logarithms of an attention's sums to the value that its kernel stores besides.
+  std::unordered_map<NodeId, NodeId> beside;
 
   bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
 };

@@ -35,7 +35,7 @@ class SharedValues {
       Needs need = needs[static_cast<size_t>(id)];
       if (need.several && !is_buffer(id) && worth_storing(id))
         values_.stored[static_cast<size_t>(id)] = true;
-      if (values_[id]) need = {id, false};
+      if (values_[id]) need = {kernel_of(id), false};
       for (NodeId operand : node(id).operands) needs[static_cast<size_t>(operand)].add(need);
     }
   }
@@ -53,6 +53,11 @@ class SharedValues {
   };
 
   const Node& node(NodeId id) const { return graph_.node(id); }
+  // By one of the values that it stores.
+  NodeId kernel_of(NodeId stored) const {
+    const auto found = values_.beside.find(stored);
+    return found == values_.beside.end() ? stored : found->second;
+  }
   bool is_buffer(NodeId id) const { return values_[id] || node(id).op == Op::kInput; }
 
   bool worth_storing(NodeId id) const {

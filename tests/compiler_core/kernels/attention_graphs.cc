@@ -24,7 +24,11 @@ class Writer {
     if (w_.transposed) x = transposed(x);
     if (w_.output_bias)
       x = b_.binary(Op::kAdd, x, b_.broadcast(b_.input(DType::kF32, {w_.columns}), b_.shape(x)));
-    auto graph = b_.finish({b_.cast(x, w_.dtype)});
+    using LogSums = AttentionGraph::LogSums;
+    std::vector<NodeId> outputs = {b_.cast(x, w_.dtype)};
+    if (w_.log_sums != LogSums::kNone)
+      outputs.insert(w_.log_sums == LogSums::kFirst ? outputs.begin() : outputs.end(), log_sums_);
+    auto graph = b_.finish(std::move(outputs));
     CHECK(graph.has_value(), "a valid graph");
     return *std::move(graph);
   }
@@ -79,6 +83,8 @@ class Writer {
     const NodeId most = b_.reduce(Op::kReduceMax, s, {last}, true);
     const NodeId e = b_.unary(Op::kExp, b_.binary(Op::kSub, s, repeated(most, full)));
     const NodeId sum = b_.reduce(Op::kReduceSum, e, {last}, true);
+    log_sums_ = b_.binary(Op::kAdd, b_.unary(Op::kLog, b_.reshape(sum, shape({w_.rows}))),
+                          b_.reshape(most, shape({w_.rows})));
     using Division = AttentionGraph::Division;
     NodeId p = w_.division == Division::kBefore ? b_.binary(Op::kDiv, e, repeated(sum, full)) : e;
     if (w_.guarded) {
@@ -123,6 +129,7 @@ class Writer {
 
   const AttentionGraph& w_;
   GraphBuilder b_;
+  NodeId log_sums_ = kInvalidNode;
 };
 
 }  // namespace

@@ -27,6 +27,8 @@ struct AttentionGraph {
   bool output_bias = false;
   // Operands are read out of [batch 0, tokens, other batch axes, width], as projections leave them.
   bool heads_inside = false;
+  enum class LogSums { kNone, kFirst, kLast };  // the place of log(sum) + maximum among the outputs
+  LogSums log_sums = LogSums::kNone;
 };
 inline constexpr AttentionGraph::Mask kEveryMask[] = {
     AttentionGraph::Mask::kNone, AttentionGraph::Mask::kCausal, AttentionGraph::Mask::kBool,

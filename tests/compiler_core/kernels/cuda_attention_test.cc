@@ -77,6 +77,35 @@ TEST(CudaAttention, AgreesHoweverTheResultIsMade) {
         << after;
 }
 
+TEST(CudaAttention, GivesTheLogarithmsOfItsSums) {
+  using LogSums = AttentionGraph::LogSums;
+  using Masks = AttentionGraph::Mask;
+  struct Case {
+    LogSums at;
+    Masks mask;
+    int64_t reach;  // -3: three rows see nothing
+    bool guarded, after;
+  };
+  for (const auto& [at, mask, reach, guarded, after] :
+       {Case{LogSums::kFirst, Masks::kNone, 0, false, true},
+        {LogSums::kLast, Masks::kAdditive, 0, false, false},
+        {LogSums::kFirst, Masks::kCausal, -3, true, false},
+        {LogSums::kLast, Masks::kCausal, -3, false, true}})
+    EXPECT_EQ(check_cuda_attention({.dtype = after ? DType::kBF16 : DType::kF32,
+                                    .batch = {2},
+                                    .rows = 21,
+                                    .keys = 30,
+                                    .mask = mask,
+                                    .reach = reach,
+                                    .guarded = guarded,
+                                    .division = after ? AttentionGraph::Division::kAfter
+                                                      : AttentionGraph::Division::kBefore,
+                                    .output_bias = after,
+                                    .log_sums = at}),
+              "")
+        << static_cast<int>(at) << static_cast<int>(mask) << reach;
+}
+
 TEST(CudaAttention, AgreesUnderTheSchedulesOfTheSpace) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     EXPECT_EQ(check_cuda_attention({.dtype = dtype,

@@ -90,6 +90,21 @@ TEST(SymbolicAttention, QueriesAndKeysOfTheirOwnNumberUnderMasks) {
   }
 }
 
+TEST(SymbolicAttention, GivesTheLogarithmsOfItsSums) {
+  const Sizes sizes = {{2, 7, 0}, {1, 65, 1}, {2, 9, 70}};
+  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+    const AttentionGraph graph{.batch = {kBatches, 2},
+                               .rows = kLength,
+                               .keys = kOther,
+                               .depth = 20,
+                               .columns = 12,
+                               .mask = mask,
+                               .log_sums = AttentionGraph::LogSums::kLast};
+    EXPECT_EQ(check_on_host(graph, sizes), "") << static_cast<int>(mask);
+    EXPECT_EQ(check_on_gpu(graph, sizes), "") << static_cast<int>(mask);
+  }
+}
+
 TEST(SymbolicAttention, ResultsThatAreDividedAfterwards) {
   AttentionGraph graph = layer(DType::kF32);
   graph.division = AttentionGraph::Division::kAfter;

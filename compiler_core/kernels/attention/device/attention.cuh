@@ -5,7 +5,7 @@
 //
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
 // (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
-// has_within, normalised, guarded; whole_rows, whole_keys: tiles end where these do; a query, key and
+// has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows, whole_keys: tiles end where these do; a query, key and
 // value of those); struct Tiling (warps, keys,
 // stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
 // all else a constant.
@@ -225,13 +225,18 @@ struct Attention {
     }
   }
 
-  template <class Finish>
-  KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store) {
+  template <class Finish, class LogSum>
+  KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store,
+                          const LogSum& store_log_sum) {
     const int lane = thread_index() % 32;
     row += thread_index() / 32 * 16 + lane / 4;
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
       total[half] += shuffle_xor(total[half], 1);
       total[half] += shuffle_xor(total[half], 2);
+      if (!Problem::has_log_sums || lane % 4 != 0 || row + half * 8 >= problem.rows) continue;
+      const float blind = problem.keys == 0 ? -infinity_f32() : nan_f32();
+      const float log_sum = greatest[half] == -infinity_f32() ? blind : logf(total[half]) + greatest[half];
+      store_log_sum(splat<vf32>(log_sum), row + half * 8);
     }
     _Pragma("unroll") for (int j = 0; j < used_columns / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
@@ -249,11 +254,11 @@ struct Attention {
 };
 
 // A block of query rows from `row` on.
-template <class Core, class Score, class Within, class Finish>
+template <class Core, class Score, class Within, class Finish, class LogSum>
 KILN_INLINE void attend(const Problem& problem, const typename Query::stored* query,
                         const typename Query::stored* key, const typename Query::stored* value,
                         int row, char* shared, const Score& scores, const Within& within,
-                        const Finish& store) {
+                        const Finish& store, const LogSum& store_log_sum) {
   using This = Attention<Core>;
   This state;
   _Pragma("unroll") for (auto& matrix : state.sum)
@@ -287,7 +292,7 @@ KILN_INLINE void attend(const Problem& problem, const typename Query::stored* qu
     block_barrier();
   }
   cp_async_wait<0>();
-  state.finish(problem, row, store);
+  state.finish(problem, row, store, store_log_sum);
 }
 
 }  // namespace

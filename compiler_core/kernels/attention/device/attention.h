@@ -12,7 +12,8 @@
 //   struct Tiling    mr rows x vectors: the register tile; queries, keys: the block
 //   struct Scores    operator()(sums, batch, row, column, live): scores from sums of products;
 //                    within(...) the same where the mask is known to show all
-//   struct Epilogue  operator()(value, sum, batch, row, column, live): stores a vector of results
+//   struct Epilogue  operator()(value, sum, batch, row, column, live): stores a vector of results;
+//                    store_log_sum(log_sum, batch, row), where the problem has_log_sums
 //
 // and behind it the entry.
 namespace {
@@ -210,6 +211,11 @@ KILN_INLINE void finish_row(const Problem& problem, const float* sums, float gre
     const vf32 x = load(sums + c, AllLanes{});
     return blind ? splat<vf32>(by) : x / by;
   };
+  if (Problem::has_log_sums) {
+    const float nothing = problem.keys == 0 ? -infinity_f32() : nan_f32();
+    epilogue.store_log_sum(
+        blind ? splat<vf32>(nothing) : op_log(splat<vf32>(total)) + greatest, batch, row);
+  }
   const vf32 sum = splat<vf32>(blind && !Problem::guarded ? none : total);
   int64_t c = 0;
   for (; c + LANES <= Problem::columns; c += LANES)

@@ -205,6 +205,16 @@ struct Rows {
       if (blind && !Problem::guarded) total[half] = none;
     }
   }
+  // The logarithms of the sums of whole rows, behind finish(); `row`: this thread's first.
+  template <class Store>
+  KILN_MEMBER void store_log_sums(const Problem& problem, int row, const Store& store_log_sum) const {
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      if (thread_index() % 4 != 0 || row + half * 8 >= problem.rows) continue;
+      const float blind = problem.keys == 0 ? -infinity_f32() : nan_f32();
+      const float log_sum = logf(total[half]) + origin[half] * Tiling::scale;
+      store_log_sum(splat<vf32>(origin[half] == -infinity_f32() ? blind : log_sum), row + half * 8);
+    }
+  }
   // `row`: this thread's first.
   template <class Store>
   KILN_MEMBER void store(const Problem& problem, int row, const Store& store_result) const {

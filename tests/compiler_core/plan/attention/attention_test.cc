@@ -30,7 +30,8 @@ Plan plan_of(const Graph& graph) {
   return made ? *std::move(made) : Plan{};
 }
 
-// matmul, softmax, matmul of [4, rows, 16]; `more` are appended to what it returns.
+// matmul, softmax, matmul of [4, rows, 16]; `more` are appended to what it returns, or, behind "@", are
+// written instead of it.
 std::string softmax_program(int rows, const std::string& more = "") {
   const std::string q = std::to_string(rows), shape = "[4," + q + "," + q + "]";
   const std::string spread = "strides=[" + q + ",1,0] offset=[0] : f32" + shape + "\n";
@@ -39,7 +40,8 @@ std::string softmax_program(int rows, const std::string& more = "") {
          "]\n%4 = view %3 " + spread + "%5 = sub %2 %4 : f32" + shape + "\n%6 = exp %5 : f32" +
          shape + "\n%7 = reduce_sum %6 axes=[2] : f32[4," + q + "]\n%8 = view %7 " + spread +
          "%9 = div %6 %8 : f32" + shape + "\n%10 = input 2 : f32[4," + q +
-         ",16]\n%11 = matmul %9 %10 : f32[4," + q + ",16]\nreturn %11" + more + "\n";
+         ",16]\n%11 = matmul %9 %10 : f32[4," + q + ",16]\n" +
+         (more.starts_with('@') ? more.substr(1) : "return %11" + more) + "\n";
 }
 Plan plan_of_text(const std::string& text) {
   const auto graph = parse_graph(text);
@@ -99,6 +101,34 @@ TEST(PlanAttention, ComputesWhatTheProgramDoes) {
   const auto actual = testing::run_plan(made, testing::in_order(inputs));
   ASSERT_EQ(expected.size(), actual.size());
   testing::expect_equal(expected[0], actual[0], 1e-4);
+}
+
+// Its gradient is computed from the logarithms of its sums, and training keeps them.
+TEST(PlanAttention, IsOneKernelWhereTheLogarithmsOfItsSumsAreAResult) {
+  const auto computes_what_it_says = [](const std::string& more) {
+    const auto graph = parse_graph(softmax_program(24, more));
+    ASSERT_TRUE(graph.has_value()) << graph.error().message;
+    const auto form = normalise(*graph);
+    ASSERT_TRUE(form.has_value());
+    const Plan made = plan_of(*graph);
+    EXPECT_EQ(launches_of(made, Family::kAttention), 1) << more;
+    EXPECT_LE(made.launches.size(), 3U) << more;
+    const auto inputs = testing::random_inputs(form->graph, 1);
+    const auto expected = testing::evaluate(form->graph, testing::in_order(inputs));
+    const auto actual = testing::run_plan(made, testing::in_order(inputs));
+    ASSERT_EQ(expected.size(), actual.size());
+    for (size_t i = 0; i < expected.size(); ++i)
+      testing::expect_equal(expected[i], actual[i], 1e-4);
+  };
+  const std::string logs = "%12 = log %7 : f32[4,24]\n%13 = add %12 %3 : f32[4,24]\n";
+  computes_what_it_says("@" + logs + "return %13 %11");
+  computes_what_it_says("@" + logs + "return %11 %13");
+  // What follows the product reads them: as results of parts of the keys are put together.
+  const std::string shared =
+      "%14 = exp %13 : f32[4,24]\n%15 = view %14 strides=[24,1,0] offset=[0] : "
+      "f32[4,24,16]\n%16 = mul %11 %15 : f32[4,24,16]\n";
+  computes_what_it_says("@" + logs + shared + "return %16");
+  computes_what_it_says("@" + logs + shared + "return %13 %16");
 }
 
 TEST(PlanAttention, IsNotOneKernelWhereTheWeightsAreAResult) {
