@@ -1,7 +1,7 @@
 """Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
 
-    python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,convolutions,channels_last,
-                      depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--seconds N] [--rounds N]
+    python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,training,convolutions,
+                      channels_last,depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--seconds N] [--rounds N]
                       [--json FILE]
 
 Every case is exported with torch.export (weights are inputs), tuned by a service of its own from an empty cache
@@ -32,8 +32,8 @@ from bench import capture, relative_error, run_kiln, time_in_turn
 from bound import Bound
 from matmul_ratio import loaded_cublaslt, start_service
 
-GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "convolutions", "channels_last", "depthwise",
-          "models"]
+GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "training", "convolutions", "channels_last",
+          "depthwise", "models"]
 MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
 MOST_MODEL_ERROR = 6e-2
 
@@ -68,6 +68,10 @@ def bind(directory, inputs):
     return programs
 
 
+def tensors(result):
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
 def describe(manifest):
     return "; ".join(f"{kernel['schedule']}" for kernel in manifest["kernels"])
 
@@ -75,13 +79,14 @@ def describe(manifest):
 def measure(case, directory, options):
     inputs = case.make_inputs()
     programs = bind(directory, inputs)
-    expected = case.function(*inputs)
+    expected = tensors(case.function(*inputs))
     row = {"group": case.group, "name": case.name, "schedule": describe(programs["kiln"].manifest)}
     arms = {}
     for name, program in programs.items():
         program.launch()
         torch.cuda.synchronize()
-        row[name + "_error"] = relative_error(program.outputs[0].reshape(expected.shape), expected)
+        row[name + "_error"] = max(relative_error(have.reshape(want.shape), want)
+                                   for have, want in zip(program.outputs, expected, strict=True))
         arms[name] = capture(program.launch)
     row["right"] = all(row[name + "_error"] < MOST_ERROR for name in programs)
     for name, make in case.peers.items():
@@ -112,7 +117,7 @@ def run_cases(group, options, scratch):
     for case in cases:
         inputs = case.make_inputs()  # for their shapes
         paths.append(os.path.join(scratch, f"{group}{len(paths)}.pt2"))
-        export(Plain(case.function), tuple(inputs), paths[-1])
+        export(Plain(case.exported or case.function), tuple(inputs), paths[-1])
         del inputs
     rows = []
     with concurrent.futures.ThreadPoolExecutor(len(paths) or 1) as pool:

@@ -16,10 +16,11 @@ DEVICE = "cuda"  # of the inputs that randn() makes
 class Case:
     group: str
     name: str
-    function: typing.Callable  # (*inputs) -> tensor
+    function: typing.Callable  # (*inputs) -> a tensor, or several
     make_inputs: typing.Callable  # () -> list of CUDA tensors
     peers: dict = dataclasses.field(default_factory=dict)  # name: (*inputs) -> a function to time, made once
     compiled: str = ""  # a mode of torch.compile to time as well
+    exported: typing.Callable | None = None  # what Kiln is given instead of `function`: the same in other ops
 
 
 def randn(*sizes, dtype=BF16, scale=1.0):
@@ -192,6 +193,41 @@ def attention():
     yield attention_case("16x16x577x64", 16, 16, 16, 577, 577, 64)
     yield attention_case("16x16x257x80", 16, 16, 16, 257, 257, 80)
     yield attention_case("decode 32x32x1x4096x128", 32, 32, 32, 1, 4096, 128)
+
+
+def training_cases(name, batch, heads, rows, depth, causal=False):
+    """The op that autograd calls in the forward pass, which also gives the logarithms of its sums, and its gradient."""
+    aten = torch.ops.aten
+
+    def forward(q, k, v):
+        return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
+
+    def forward_op(q, k, v):  # torch.export cannot write the other one's generator state
+        return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
+
+    def backward(grad, q, k, v, out, log_sums):
+        state = torch.empty(2, dtype=torch.uint64, device=DEVICE)  # of the generator, which nothing is drawn from
+        return aten._scaled_dot_product_flash_attention_backward(grad, q, k, v, out, log_sums, None, None, rows, rows, 0.0,
+                                                                 causal, state, state)
+
+    def backward_op(grad, q, k, v, out, log_sums):
+        return aten._scaled_dot_product_flash_attention_for_cpu_backward(grad, q, k, v, out, log_sums, 0.0, causal)
+
+    def make():
+        return [randn(batch, heads, rows, depth) for _ in range(3)]
+
+    def make_backward():
+        inputs = make()
+        return [randn(batch, heads, rows, depth), *inputs, *forward(*inputs)]
+    yield Case("training", name + " forward", forward, make, {"torch": None}, exported=forward_op)
+    yield Case("training", name + " backward", backward, make_backward, {"torch": None}, exported=backward_op)
+
+
+def training():
+    yield from training_cases("16x8x1024x64", 16, 8, 1024, 64)
+    yield from training_cases("causal 8x16x1024x64", 8, 16, 1024, 64, True)
+    yield from training_cases("causal 4x16x2048x128", 4, 16, 2048, 128, True)
+    yield from training_cases("32x12x197x64", 32, 12, 197, 64)
 
 
 def convolution_case(n, c, size, out, window, stride=1, groups=1):
