@@ -33,6 +33,7 @@
 #include "compiler_core/kernels/wgmma/wgmma_attention.h"
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
+#include "compiler_core/kernels/wgmma/wgmma_gradient.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 #include "compiler_core/kernels/wgmma/wgmma_picked.h"
 #include "compiler_core/program/offered_kernel.h"
@@ -55,6 +56,7 @@ std::vector<const KernelTemplate*>& registered() {
       &wgmma_convolution(), &cuda_attention(),     &wgmma_attention(),
       &cuda_scan(),         &cuda_sort(),          &cuda_scatter(),
       &custom_call(),       &cublaslt_matmul(),    &wgmma_picked(),
+      &wgmma_gradient(),
   };
   return templates;
 }

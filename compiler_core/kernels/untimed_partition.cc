@@ -23,7 +23,7 @@ Result<double> kernel_us(const Workload& workload, const Target& target, const D
 PartitionRules partition_rules(const Target& target) {
   PartitionRules rules;
   const bool has_wgmma = target.backend == Backend::kCuda && target.isa == "sm_90a";
-  rules.channels_last = rules.picks_matrices = has_wgmma;
+  rules.channels_last = rules.picks_matrices = rules.gradients = has_wgmma;
   return rules;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/attention/attention_gradient.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/dequantised.h"
 #include "compiler_core/plan/picked_products.h"
@@ -36,6 +37,10 @@ class Classifier {
       if (stands_alone(node.op)) return single_op(node);
       matmuls += traits(node.op).kind == OpKind::kContract;
       reduces += traits(node.op).kind == OpKind::kReduce;
+    }
+    if (matmuls > 2 && reduces == 0 && find_attention_gradient(graph_)) {
+      TRY_STATUS(check_attention_gradient(graph_));
+      return Family::kAttentionGradient;
     }
     if (matmuls > 0 && reduces > 0) {
       TRY_STATUS(check_attention(graph_));

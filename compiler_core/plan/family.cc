@@ -24,6 +24,8 @@ std::string_view to_string(Family family) {
       return "convolution";
     case Family::kAttention:
       return "attention";
+    case Family::kAttentionGradient:
+      return "attention_gradient";
     case Family::kCustom:
       return "custom";
   }
@@ -31,9 +33,10 @@ std::string_view to_string(Family family) {
 }
 
 Result<Family> parse_family(std::string_view name) {
-  for (const Family family : {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction,
-                              Family::kMatmul, Family::kScan, Family::kSort, Family::kScatter,
-                              Family::kConvolution, Family::kAttention, Family::kCustom})
+  for (const Family family :
+       {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction, Family::kMatmul,
+        Family::kScan, Family::kSort, Family::kScatter, Family::kConvolution, Family::kAttention,
+        Family::kAttentionGradient, Family::kCustom})
     if (to_string(family) == name) return family;
   return fail(Code::kInvalidArgument, "unknown family '" + std::string(name.substr(0, 32)) + "'");
 }

@@ -64,7 +64,7 @@
 //  result's spatial sizes may have symbols. Where one View that puts its channels last alone reads
 //  it (channels_last.h), that stands for it, and T is the View's shape.
 //
-// kAttention: see plan/attention/attention.h.
+// kAttention: see plan/attention/attention.h. kAttentionGradient: see attention_gradient.h beside it.
 #pragma once
 
 #include <string_view>
@@ -76,16 +76,17 @@ namespace kiln {
 
 // Persisted by name; never renamed.
 enum class Family : uint8_t {
-  kPointwise = 1,        // every output element from elements of the inputs
-  kRowReduction = 2,     // reductions over the innermost axes: softmax, layernorm, rmsnorm
-  kColumnReduction = 3,  // reductions over outer axes, contiguous axis kept: vertical vectors
-  kMatmul = 4,           // one batched matmul with an elementwise epilogue
-  kScan = 5,             // running sums along an axis
-  kSort = 6,             // positions in order along the last axis
-  kScatter = 7,          // updates combined into rows that an index names
-  kConvolution = 8,      // one convolution with an elementwise epilogue
-  kAttention = 9,        // matmul, softmax, matmul in one pass
-  kCustom = 10,          // a user's kernel
+  kPointwise = 1,           // every output element from elements of the inputs
+  kRowReduction = 2,        // reductions over the innermost axes: softmax, layernorm, rmsnorm
+  kColumnReduction = 3,     // reductions over outer axes, contiguous axis kept: vertical vectors
+  kMatmul = 4,              // one batched matmul with an elementwise epilogue
+  kScan = 5,                // running sums along an axis
+  kSort = 6,                // positions in order along the last axis
+  kScatter = 7,             // updates combined into rows that an index names
+  kConvolution = 8,         // one convolution with an elementwise epilogue
+  kAttention = 9,           // matmul, softmax, matmul in one pass
+  kCustom = 10,             // a user's kernel
+  kAttentionGradient = 11,  // products with what two products of one shape give, element by element
 };
 std::string_view to_string(Family family);  // "pointwise", "row_reduction", ...
 Result<Family> parse_family(std::string_view name);

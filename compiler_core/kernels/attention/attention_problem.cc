@@ -6,10 +6,9 @@
 #include "compiler_core/base/check.h"
 
 namespace kiln {
-namespace {
+namespace {}  // namespace
 
-// `row_axis`: which of the two last axes of the matmul operand counts tokens.
-AttentionOperand operand_of(const Graph& graph, NodeId id, bool rows_last) {
+AttentionOperand attention_operand(const Graph& graph, NodeId id, bool tokens_last) {
   const Node& node = graph.node(id);
   std::vector<Dim> strides = contiguous_strides(node.shape);
   AttentionOperand operand;
@@ -24,16 +23,17 @@ AttentionOperand operand_of(const Graph& graph, NodeId id, bool rows_last) {
   operand.input = std::get<InputAttr>(source->attr).index;
   for (size_t axis = 0; axis + 2 < strides.size(); ++axis)
     operand.batch_strides.push_back(strides[axis]);
-  operand.row_stride = strides[strides.size() - (rows_last ? 1 : 2)];
-  operand.column_stride = strides[strides.size() - (rows_last ? 2 : 1)];
+  operand.row_stride = strides[strides.size() - (tokens_last ? 1 : 2)];
+  operand.column_stride = strides[strides.size() - (tokens_last ? 2 : 1)];
   return operand;
 }
+
+namespace {
 
 // Finds out what a mask of the scores says whatever the inputs are.
 class Mask {
  public:
-  Mask(const Graph& graph, const AttentionPattern& pattern)
-      : graph_(graph), rank_(graph.node(pattern.scores).shape.size()) {}
+  Mask(const Graph& graph, NodeId scores) : graph_(graph), rank_(graph.node(scores).shape.size()) {}
 
   // Sets reach, and scores_within where the mask has one condition.
   void find(NodeId scores, AttentionProblem& problem) const {
@@ -178,6 +178,12 @@ std::vector<int> axes_of_result(const Graph& graph, const AttentionProblem& prob
 
 }  // namespace
 
+std::optional<Dim> reach_of_mask(const Graph& graph, NodeId scores) {
+  AttentionProblem problem;
+  Mask(graph, scores).find(scores, problem);
+  return problem.scores_within != kInvalidNode ? problem.reach : std::nullopt;
+}
+
 AttentionProblem AttentionProblem::of(const Graph& workload) {
   auto pattern = find_attention(workload);
   CHECK(pattern, "an attention workload has its pattern");
@@ -195,16 +201,16 @@ AttentionProblem AttentionProblem::of(const Graph& workload) {
   problem.keys = sizes.back();
   problem.depth = workload.node(first.operands[0]).shape.back().constant();
   problem.columns = second.shape.back().constant();
-  problem.query = operand_of(workload, first.operands[0], false);
-  problem.key = operand_of(workload, first.operands[1], true);
-  problem.value = operand_of(workload, second.operands[1], false);
+  problem.query = attention_operand(workload, first.operands[0], false);
+  problem.key = attention_operand(workload, first.operands[1], true);
+  problem.value = attention_operand(workload, second.operands[1], false);
   problem.result_axes = axes_of_result(workload, problem);
   if (!problem.pattern.normalised)
     for (NodeId id = 0; id < workload.size(); ++id)
       if (workload.node(id).op == Op::kView &&
           workload.node(id).operands[0] == problem.pattern.row_sum)
         problem.sum_view = id;
-  const Mask mask(workload, problem.pattern);
+  const Mask mask(workload, problem.pattern.scores);
   mask.find(problem.pattern.scores, problem);
   mask.find_scale(problem.pattern, problem);
   return problem;

@@ -49,4 +49,11 @@ struct AttentionProblem {
   static AttentionProblem of(const Graph& workload);
 };
 
+// Where a matmul's operand lies: a View of an Input, or an Input. `tokens_last`: the last of its axes
+// counts tokens, and the one before it is a head's.
+AttentionOperand attention_operand(const Graph& graph, NodeId id, bool tokens_last);
+
+// The reach of a mask that `scores` has, [b..., m, n], and that is all it says: see reach above.
+std::optional<Dim> reach_of_mask(const Graph& graph, NodeId scores);
+
 }  // namespace kiln

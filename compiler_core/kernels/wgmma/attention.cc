@@ -8,13 +8,13 @@
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
+#include "compiler_core/kernels/wgmma/operand_maps.h"
 #include "compiler_core/kernels/wgmma/wgmma_attention.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
 namespace {
 
-constexpr int64_t kAtom = 64;  // elements of a row of 128 bytes
 constexpr int kAttentionSharedBytes = 227 << 10;
 
 tl::unexpected<Error> attention_lacks(std::string_view what) {
@@ -23,8 +23,9 @@ tl::unexpected<Error> attention_lacks(std::string_view what) {
 }
 
 int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
-  const int64_t depth = round_up(problem.depth, kAtom), room = round_up(problem.columns, kAtom);
-  const int64_t tile = schedule.keys * depth + round_up(schedule.keys, kAtom) * room;
+  const int64_t depth = round_up(problem.depth, kBoxWidth),
+                room = round_up(problem.columns, kBoxWidth);
+  const int64_t tile = schedule.keys * depth + round_up(schedule.keys, kBoxWidth) * room;
   return 2 * (schedule.groups * 64 * depth + schedule.stages * tile) + 8 + 32 * schedule.stages +
          1024;
 }
@@ -37,16 +38,6 @@ bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& proble
   if (schedule.blocks == 3 && (schedule.keys > kMostKeysOfThree || held > 104)) return false;
   return schedule.blocks * shared_bytes(schedule, problem) <= kAttentionSharedBytes &&
          held <= (schedule.groups == 3 || schedule.blocks == 2 ? 128 : 192);
-}
-
-// Whether the copy engine can read it.
-bool is_mappable(const AttentionOperand& operand) {
-  const auto is_stride = [](const Dim& stride) {
-    return stride.is_constant() && stride.constant() >= 0 && stride.constant() % 8 == 0;
-  };
-  return operand.column_stride.is(1) && is_stride(operand.row_stride) &&
-         !operand.row_stride.is(0) && is_stride(operand.offset) &&
-         std::ranges::all_of(operand.batch_strides, is_stride);
 }
 
 class WgmmaAttentionKernel {
@@ -71,7 +62,7 @@ class WgmmaAttentionKernel {
     parameters.add("query",
                    map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
     parameters.add("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
-    parameters.add("value", map_of(problem_.value, problem_.keys, problem_.columns, kAtom));
+    parameters.add("value", map_of(problem_.value, problem_.keys, problem_.columns, kBoxWidth));
     if (boxes_) parameters.add("out", map_of(output(), problem_.rows, problem_.columns, 16));
     source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh"}) + text_.print_problem() +
                   print_tiling() +
@@ -94,7 +85,7 @@ class WgmmaAttentionKernel {
     const Node& out = graph_.node(graph_.outputs()[static_cast<size_t>(problem_.outputs.result)]);
     return out.op == Op::kCast && out.operands[0] == problem_.result &&
            out.dtype == problem_.stored && problem_.columns % 8 == 0 &&
-           round_up(problem_.columns, kAtom) <= round_up(problem_.depth, kAtom) &&
+           round_up(problem_.columns, kBoxWidth) <= round_up(problem_.depth, kBoxWidth) &&
            problem_.result_axes.back() + 1 == static_cast<int>(problem_.result_axes.size());
   }
 
@@ -113,7 +104,7 @@ class WgmmaAttentionKernel {
 
   std::string print_out() const {
     if (!boxes_) return "";
-    const auto [rank, at] = print_place(output());
+    const auto [rank, at] = print_box_place(output(), problem_.batch);
     return fmt::format(
                "struct Out {{\n"
                "  const CUtensorMap* map;\n"
@@ -125,42 +116,9 @@ class WgmmaAttentionKernel {
            std::string(device_text("wgmma_attention_boxes.cuh"));
   }
 
-  // The coordinates of a box, and how many.
-  std::pair<int, std::string> print_place(const AttentionOperand& operand) const {
-    std::string at = "column, token";
-    int rank = 2;
-    for (size_t axis = problem_.batch.size(); axis-- > 0;) {
-      if (operand.batch_strides[axis].is(0)) continue;
-      at += ", " + coordinate_text("batch", problem_.batch, axis);
-      ++rank;
-    }
-    return {rank, at};
-  }
-
   TensorMap map_of(const AttentionOperand& operand, const Dim& tokens, int64_t width,
                    int64_t box) const {
-    TensorMap map;
-    map.buffer = operand.input;
-    map.offset = operand.offset * 2;
-    map.dtype = problem_.stored;
-    map.sizes = {width, tokens};
-    map.strides = {operand.row_stride * 2};
-    map.box = {static_cast<int>(kAtom), static_cast<int>(box)};
-    for (size_t axis = problem_.batch.size(); axis-- > 0;)
-      add_batch_axis(map, problem_.batch[axis], operand.batch_strides[axis]);
-    finish_map(map);
-    return map;
-  }
-
-  std::string print_bring(std::string_view name, const AttentionOperand& operand) const {
-    const auto [rank, at] = print_place(operand);
-    return fmt::format(
-        "  const CUtensorMap* {0};\n"
-        "  KILN_MEMBER void bring_{0}(char* to, char* barrier, int token, int column,\n"
-        "                           [[maybe_unused]] int batch) const {{\n"
-        "    const int at[{1}] = {{{2}}};\n"
-        "    copy_box(to, {0}, barrier, at);\n  }}\n",
-        name, rank, at);
+    return operand_map(operand, problem_.batch, problem_.stored, tokens, width, box);
   }
 
   std::string print_tiling() const {
@@ -177,12 +135,13 @@ class WgmmaAttentionKernel {
                "  static constexpr float scale = {};\n"
                "  static constexpr bool scores_read = {};\n}};\n"
                "struct Maps {{\n",
-               schedule_.groups, schedule_.keys, schedule_.stages, round_up(problem_.depth, kAtom),
-               round_up(problem_.columns, kAtom), columns_, ceil_div(problem_.depth, int64_t{16}),
-               copying, multiplying, fmt::format("{:a}f", static_cast<float>(problem_.scale)),
-               text_.scores_read()) +
-           print_bring("query", problem_.query) + print_bring("key", problem_.key) +
-           print_bring("value", problem_.value) + "};\n";
+               schedule_.groups, schedule_.keys, schedule_.stages,
+               round_up(problem_.depth, kBoxWidth), round_up(problem_.columns, kBoxWidth), columns_,
+               ceil_div(problem_.depth, int64_t{16}), copying, multiplying,
+               fmt::format("{:a}f", static_cast<float>(problem_.scale)), text_.scores_read()) +
+           print_bring("query", problem_.query, problem_.batch) +
+           print_bring("key", problem_.key, problem_.batch) +
+           print_bring("value", problem_.value, problem_.batch) + "};\n";
   }
 
   // Where a mask hides later keys, the rows that see most of them begin first.
@@ -243,12 +202,12 @@ std::vector<Schedule> wgmma_attention_candidates(const Workload& workload,
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   const int64_t keys = problem.keys.constant();
   std::vector<WgmmaAttentionSchedule> tried = {{2, 128, 2, 1}, {2, 128, 3, 1}};
-  if (problem.depth <= kAtom && problem.columns <= kAtom)
+  if (problem.depth <= kBoxWidth && problem.columns <= kBoxWidth)
     tried = {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}};
   constexpr int64_t kFew = 256;  // one tile has them, or a few that hardly a key is missing in
   if (keys <= kFew && keys % 128 != 0) {
     const auto tile = [&](int64_t tiles) {
-      return static_cast<int>(std::max(kAtom, round_up(ceil_div(keys, tiles), int64_t{16})));
+      return static_cast<int>(std::max(kBoxWidth, round_up(ceil_div(keys, tiles), int64_t{16})));
     };
     tried = {{2, tile(1), 1, 1}, {2, 128, 2, 1}};
     if (keys > 128) tried.push_back({1, tile(2), 2, 2});

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/attention/attention_gradient.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
@@ -52,6 +53,16 @@ class Chooser {
     for (NodeId id = 0; id < graph.size(); ++id)
       if (attention_of_[static_cast<size_t>(id)].is_log_sums)
         log_sums_of_[attention_product(id)] = id;
+    in_gradient_.assign(static_cast<size_t>(graph.size()), false);
+    if (!rules.gradients) return;
+    for (const AttentionGradient& kernel : attention_gradients(graph, users_)) {
+      for (NodeId id : kernel.inside)
+        in_gradient_[static_cast<size_t>(id)] = in_place_[static_cast<size_t>(id)] = true;
+      for (const GradientProduct& each : kernel.products) {
+        gradient_ends_.insert(each.end);
+        if (each.end != kernel.products[0].end) values_.beside[each.end] = kernel.products[0].end;
+      }
+    }
   }
 
   MaterialisedValues run() {
@@ -82,6 +93,7 @@ class Chooser {
     const Node& n = node(id);
     State& result = states_[static_cast<size_t>(id)];
     if (attention_product(id) != kInvalidNode) return attention(id);
+    if (in_gradient_[static_cast<size_t>(id)]) return gradient(id);
     bound_reads(id);
     switch (traits(n.op).kind) {
       case OpKind::kSource:
@@ -377,6 +389,16 @@ class Chooser {
     for (const NodeId id : operand.nodes) in_place_[static_cast<size_t>(id)] = true;
   }
 
+  // Part of the gradient of an attention: what its products are rounded to is stored.
+  void gradient(NodeId id) {
+    for (NodeId operand : node(id).operands) {
+      if (in_gradient_[static_cast<size_t>(operand)]) continue;
+      while (node(operand).op == Op::kView) operand = node(operand).operands[0];
+      if (!is_buffer(operand) && traits(node(operand).op).kind != OpKind::kSource) store(operand);
+    }
+    if (gradient_ends_.count(id)) store(id);
+  }
+
   NodeId attention_product(NodeId id) const {
     return attention_of_[static_cast<size_t>(id)].product;
   }
@@ -446,6 +468,8 @@ class Chooser {
   std::vector<std::vector<NodeId>> reads_;  // by node: the buffers that it is computed from
   ElementLoads loads_;
   std::unordered_map<NodeId, NodeId> log_sums_of_;  // by the product of an attention
+  std::vector<bool> in_gradient_;  // by node: inside of the gradient of an attention
+  std::set<NodeId> gradient_ends_;
   std::vector<bool> in_place_;  // by node: computed by the products that read it, for themselves
   MaterialisedValues values_;
 };

@@ -31,7 +31,7 @@ struct MaterialisedValues {
   // matmul result. Such a value's buffer has the product's shape and order. What follows a View that
   // puts a convolution's channels last is stored in that order, and is not among them.
   std::unordered_map<NodeId, NodeId> product_view;
-  // Maps the logarithms of an attention's sums to the value that its kernel stores besides.
+  // Maps a further output of a kernel of attention or of its gradient to the first one.
   std::unordered_map<NodeId, NodeId> beside;
 
   bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
@@ -50,6 +50,9 @@ struct PartitionRules {
   // Products read the matrices that an index picks where they lie (picked_products.h): a matter of the
   // target too. Else rows of one matrix come in blocks, of which each has a copy.
   bool picks_matrices = false;
+  // Gradients of attention are two kernels that keep no scores (attention_gradient.h): a matter of the
+  // target as well. Else each of their products is one.
+  bool gradients = false;
   bool operator==(const PartitionRules&) const = default;
 };
 
