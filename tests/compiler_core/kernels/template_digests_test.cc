@@ -28,6 +28,7 @@
 #include "tests/compiler_core/ir/sample_custom_op.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
+#include "tests/compiler_core/kernels/gradient_graph.h"
 #include "tests/compiler_core/kernels/open_workloads.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
 
@@ -191,6 +192,11 @@ const std::vector<NamedWorkload>& named_workloads() {
                                   .depth = 64,
                                   .columns = 64,
                                   .mask = testing::AttentionGraph::Mask::kCausal}));
+    for (const Workload& kernel :
+         testing::gradient_plan({.rows = 200, .keys = 330, .causal = true}).kernels)
+      add(kernel.graph.outputs().size() == 1 ? "gradient of halves, queries"
+                                             : "gradient of halves, keys and values",
+          kernel.graph);
     return all;
   }();
   return kAll;

@@ -4,82 +4,18 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <limits>
+#include <algorithm>
 
-#include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
-#include "compiler_core/kernels/untimed_partition.h"
-#include "compiler_core/passes/normalise.h"
-#include "compiler_core/plan/plan.h"
+#include "tests/compiler_core/kernels/gradient_graph.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
+using testing::gradient_plan;
+using testing::GradientGraph;
 using testing::kHopper;
-
-struct GradientGraph {
-  DType dtype = DType::kBF16;
-  int64_t batch = 2, heads = 3, rows = 70, keys = 80, depth = 64, width = 64;
-  bool causal = false;
-  bool additive = false;      // a mask of [rows, keys]
-  bool heads_inside = false;  // operands and results are [batch, tokens, heads, ...] in memory
-  bool reads_scores = false;  // the weights are a result as well
-};
-
-// As aten_attention.cc writes it: the gradients of query, key and value.
-Graph gradient_graph(const GradientGraph& wanted) {
-  GraphBuilder b;
-  const auto operand = [&](int64_t tokens, int64_t width) {
-    if (!wanted.heads_inside)
-      return b.input(wanted.dtype, {wanted.batch, wanted.heads, tokens, width});
-    return b.permute(b.input(wanted.dtype, {wanted.batch, tokens, wanted.heads, width}),
-                     {0, 2, 1, 3});
-  };
-  const auto turned = [&](NodeId x) { return b.permute(x, {0, 1, 3, 2}); };
-  const NodeId query = operand(wanted.rows, wanted.depth), key = operand(wanted.keys, wanted.depth);
-  const NodeId value = operand(wanted.keys, wanted.width),
-               grad = operand(wanted.rows, wanted.width);
-  const NodeId log_sums = b.input(DType::kF32, {wanted.batch, wanted.heads, wanted.rows, 1});
-  const NodeId row = b.input(DType::kF32, {wanted.batch, wanted.heads, wanted.rows, 1});
-  NodeId scores = b.matmul(query, turned(key));
-  const Shape shape = b.shape(scores);
-  const auto like = [&](double x) { return b.broadcast(b.constant(DType::kF32, x), shape); };
-  scores = b.binary(Op::kMul, scores, like(0.25));
-  if (wanted.additive)
-    scores = b.binary(Op::kAdd, scores,
-                      b.broadcast(b.input(DType::kF32, {wanted.rows, wanted.keys}), shape));
-  if (wanted.causal) {
-    const NodeId at_key = b.broadcast_in(b.iota(DType::kI64, wanted.keys), shape, std::array{3});
-    const NodeId at_row = b.broadcast_in(b.iota(DType::kI64, wanted.rows), shape, std::array{2});
-    scores = b.select(b.binary(Op::kLe, at_key, at_row), scores,
-                      like(-std::numeric_limits<double>::infinity()));
-  }
-  const NodeId p = b.cast(
-      b.unary(Op::kExp, b.binary(Op::kSub, scores, b.broadcast(log_sums, shape))), wanted.dtype);
-  const NodeId slopes = b.binary(Op::kSub, b.matmul(grad, turned(value)), b.broadcast(row, shape));
-  const NodeId ds =
-      b.cast(b.binary(Op::kMul, b.binary(Op::kMul, b.cast(p, DType::kF32), slopes), like(0.25)),
-             wanted.dtype);
-  const auto result = [&](NodeId x) {
-    x = b.cast(x, wanted.dtype);
-    return wanted.heads_inside ? b.permute(x, {0, 2, 1, 3}) : x;
-  };
-  std::vector<NodeId> results = {result(b.matmul(ds, key)),
-                                 result(turned(b.matmul(turned(query), ds))),
-                                 result(turned(b.matmul(turned(grad), p)))};
-  if (wanted.reads_scores) results.push_back(p);
-  return *b.finish(results);
-}
-
-Plan plan_of(const GradientGraph& wanted) {
-  const auto form = normalise(gradient_graph(wanted));
-  EXPECT_TRUE(form.has_value()) << form.error().message;
-  auto made = plan(form->graph, partition_rules(kHopper));
-  EXPECT_TRUE(made.has_value()) << made.error().message;
-  return made ? *std::move(made) : Plan{};
-}
 
 int gradients_in(const Plan& plan) {
   return static_cast<int>(std::ranges::count_if(plan.kernels, [](const Workload& kernel) {
@@ -90,7 +26,7 @@ int gradients_in(const Plan& plan) {
 // The two kernels of the gradient agree with the interpreter.
 std::string check_gradient(const GradientGraph& wanted,
                            const WgmmaGradientSchedule& schedule = {}) {
-  const Plan plan = plan_of(wanted);
+  const Plan plan = gradient_plan(wanted);
   if (gradients_in(plan) != 2 || plan.launches.size() != 2)
     return "not two kernels but " + std::to_string(plan.launches.size());
   for (const Workload& kernel : plan.kernels) {
@@ -125,7 +61,7 @@ TEST(WgmmaGradient, AgreesUnderTheSchedulesOfTheSpace) {
 
 // A block that begins the next tile's scores holds two tiles while it waits for a third.
 TEST(WgmmaGradient, RefusesTooFewStagesToGoAhead) {
-  for (const Workload& kernel : plan_of({}).kernels)
+  for (const Workload& kernel : gradient_plan({}).kernels)
     EXPECT_EQ(print_wgmma_gradient(kernel.graph, {2, 2, 1}).error().code, Code::kInvalidArgument);
   for (const int stages : {1, 2})
     EXPECT_EQ(check_gradient({.batch = 1, .rows = 200, .keys = 270, .depth = 128, .width = 128},
@@ -146,11 +82,11 @@ TEST(WgmmaGradient, AgreesHoweverOperandsAndResultsLie) {
 }
 
 TEST(WgmmaGradient, IsNotOneKernelWhereItCannotBe) {
-  EXPECT_EQ(gradients_in(plan_of({.reads_scores = true})), 0);
-  EXPECT_EQ(gradients_in(plan_of({.rows = 40})), 0);                  // few
-  EXPECT_EQ(gradients_in(plan_of({.depth = 160, .width = 160})), 0);  // wide
-  EXPECT_EQ(gradients_in(plan_of({.depth = 36, .width = 36})), 0);    // the copy engine's pitch
-  EXPECT_EQ(gradients_in(plan_of({.dtype = DType::kF32})), 0);
+  EXPECT_EQ(gradients_in(gradient_plan({.reads_scores = true})), 0);
+  EXPECT_EQ(gradients_in(gradient_plan({.rows = 40})), 0);                  // few
+  EXPECT_EQ(gradients_in(gradient_plan({.depth = 160, .width = 160})), 0);  // wide
+  EXPECT_EQ(gradients_in(gradient_plan({.depth = 36, .width = 36})), 0);  // the copy engine's pitch
+  EXPECT_EQ(gradients_in(gradient_plan({.dtype = DType::kF32})), 0);
 }
 
 }  // namespace
