@@ -14,8 +14,12 @@ import kiln.dynamo
 import pytest
 import torch
 from kiln import _native, _settings
+from kiln._generator_state import ignore_generator_state
+from kiln._partition import refusals
 from kiln._torch import TieredLauncher
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch_backend import Block
 
@@ -389,3 +393,30 @@ def test_what_is_scaled_by_nothing_is_not_looked_at() -> None:
     for op in (lambda: torch.addmm(bias, x[0], y[0], beta=0), lambda: torch.baddbmm(bias, x, y, beta=0, alpha=3),
                lambda: torch.addbmm(bias, x, y, beta=0), lambda: torch.addmv(bias[0], x[0], y[0, 0], beta=0)):
         torch.testing.assert_close(compiled(op)(), op())
+
+
+def test_flash_attention_in_training_does_not_wait_for_a_generators_state() -> None:
+    """As AOTAutograd has it on a GPU: the state is of a dtype that Kiln does not have, and passes from forward to backward."""
+    aten = torch.ops.aten
+
+    def forward(q: torch.Tensor, dropped: float) -> tuple[torch.Tensor, ...]:
+        results = aten._scaled_dot_product_flash_attention(q, q, q, dropped, True)
+        return results[0], results[1], results[6], results[7]
+
+    def backward(q: torch.Tensor, log_sums: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return aten._scaled_dot_product_flash_attention_backward(  # type: ignore[no-any-return]
+            q, q, q, q, q, log_sums, None, None, 64, 64, 0.0, True, state, state)
+
+    def refused(function: Callable[..., object], *arguments: object) -> list[str]:
+        module = make_fx(function)(*arguments)
+        module.graph.eliminate_dead_code()
+        ignore_generator_state(module.graph)
+        module.graph.lint()
+        return [str(each.op) for each in refusals(module.graph, torch.device("cuda", 0))]
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        q = torch.empty(2, 4, 64, 64, dtype=torch.bfloat16, device="cuda")
+        log_sums, state = torch.empty(2, 4, 64, device="cuda"), torch.empty(2, dtype=torch.uint64, device="cuda")
+        assert refused(lambda q: forward(q, 0.0), q) == ["aten.empty.memory_format"] * 2
+        assert refused(lambda q: forward(q, 0.5), q) == ["aten._scaled_dot_product_flash_attention.default"]
+        assert refused(backward, q, log_sums, state) == []

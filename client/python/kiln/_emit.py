@@ -291,7 +291,8 @@ class Emitter:
         results: list[dict[str, Any]] = []
         for index, each in enumerate(value):
             name = users[index].name if index in users else f"{node.name}_unused_{index}"
-            if each is None or (isinstance(each, (int, torch.SymInt)) and index not in users):
+            is_tensor = isinstance(each, torch.Tensor) and each.dtype in SCALAR_TYPES
+            if each is None or not (is_tensor or (index in users and users[index].users)):
                 results.append({"as_none": True})
             elif isinstance(each, torch.Tensor):
                 self._declare(name, each, each.shape, each.stride())

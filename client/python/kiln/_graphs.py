@@ -15,6 +15,7 @@ from kiln import _inductor_parts
 from kiln._arrays import dense_strides
 from kiln._cuda_graphs import Boxed, CapturePlanner
 from kiln._emit import Emitter, NotEmittable, value_of
+from kiln._generator_state import ignore_generator_state
 from kiln._in_place import is_final_write, is_write, write_in_place
 from kiln._layout import layout_of
 from kiln._native import library
@@ -100,6 +101,7 @@ class GraphCompiler:
 
     def _compile(self) -> CompiledGraph:
         target_of(self._device)
+        ignore_generator_state(self._graph)
         write_where_it_lies(self._graph)
         write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)

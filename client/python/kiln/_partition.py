@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from kiln._emit import Emitter, NotEmittable, foreign_layout, is_symbolic, value_of
+from kiln._generator_state import drops_nothing
 from kiln._in_place import is_final_write, is_write
 from kiln._layout import layout_of
 from kiln._torch import DTYPES
@@ -47,6 +48,14 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (list, tuple)) else []
 
 
+def _read_results(node: fx.Node) -> list[torch.Tensor]:
+    """The node's value, or those of its values that somebody reads."""
+    value = value_of(node)
+    if not isinstance(value, (list, tuple)):
+        return tensors_of(value)
+    return [tensor for user in node.users if user.target is operator.getitem for tensor in tensors_of(value_of(user))]
+
+
 #: These ops return views, though their schemas do not say so.
 _UNSAFE_VIEWS = frozenset({torch.ops.aten.unsafe_chunk.default, torch.ops.aten.unsafe_split.Tensor,
                            torch.ops.aten.unsafe_split_with_sizes.default})
@@ -65,11 +74,7 @@ def is_random(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
-    for index, argument in enumerate(target._schema.arguments):
-        if argument.name == "dropout_p":
-            given = node.args[index] if index < len(node.args) else node.kwargs.get("dropout_p", argument.default_value)
-            return not isinstance(given, (int, float)) or given != 0
-    return True
+    return not drops_nothing(node)
 
 
 def is_inlined(node: fx.Node, not_kiln: Container[fx.Node]) -> bool:
@@ -138,7 +143,7 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
         offset = value_of(node.all_input_nodes[0]).storage_offset()
         if isinstance(offset, torch.SymInt) or offset != 0:
             return "looks into the storage of a tensor that does not begin there"
-    around = tensors_of(value_of(node))
+    around = _read_results(node)
     for operand in node.all_input_nodes:
         around += tensors_of(value_of(operand))
     for tensor in around:
