@@ -190,6 +190,8 @@ class AttentionKernel {
       printer.bind(problem_.pattern.log_sums, {"log_sum", Level::kInner, true});
       std::vector<Index> at = place(problem_.columns);
       at.pop_back();
+      const NodeId wanted = graph_.outputs()[static_cast<size_t>(problem_.outputs.log_sums)];
+      if (graph_.node(wanted).shape.size() > at.size()) at.emplace_back(0);  // an axis of size 1
       printer.store_one(problem_.outputs.log_sums, at);
       stores = argument_pointers(graph_) + coordinates() + statements(printer);
     }

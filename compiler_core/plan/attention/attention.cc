@@ -144,15 +144,23 @@ class Matcher {
   }
 
   void find_log_sums() {
-    for (NodeId log : users_[static_cast<size_t>(found_.row_sum)]) {
-      const auto& users = users_[static_cast<size_t>(log)];
-      if (node(log).op != Op::kLog || users.size() != 1 || node(users[0]).op != Op::kAdd) continue;
-      const NodeId other = operand(users[0], operand(users[0], 0) == log ? 1 : 0);
-      if (other != found_.row_max) continue;
+    for (NodeId id : users_[static_cast<size_t>(found_.row_sum)]) {
+      const bool reshapes = node(id).op == Op::kView && is_reshape(graph_, node(id)) &&
+                            !node(found_.query_key).shape.back().is(1);
+      const NodeId log = reshapes ? only_user(id) : id;
+      if (log == kInvalidNode || node(log).op != Op::kLog) continue;
+      const NodeId add = only_user(log);
+      if (add == kInvalidNode || node(add).op != Op::kAdd) continue;
+      if (!is_row_max(operand(add, operand(add, 0) == log ? 1 : 0))) continue;
+      take(id);
       take(log);
-      found_.log_sums = take(users[0]);
+      found_.log_sums = take(add);
       return;
     }
+  }
+  NodeId only_user(NodeId id) const {
+    const auto& users = users_[static_cast<size_t>(id)];
+    return users.size() == 1 ? users[0] : kInvalidNode;
   }
 
   // The arithmetic of the scores: one matmul, and what depends on it is inside.

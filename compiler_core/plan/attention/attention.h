@@ -12,7 +12,8 @@
 //   weights   = e, or e / row_sum, or e / row_sum with 0 for rows whose row_max is -inf;
 //               cast to fp16 or bf16, or not
 //   product   = Matmul of weights with [b..., n, d]
-//   log_sums  = log(row_sum) + row_max, if anybody wants it: what gradients are computed from
+//   log_sums  = log(row_sum) + row_max, or of their reshapes, if anybody wants it: what gradients are
+//               computed from
 //
 // Nodes outside read only product and what follows it, and log_sums; with weights = e, row_sum too.
 //

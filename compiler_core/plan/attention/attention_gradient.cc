@@ -119,8 +119,16 @@ class Finder {
     if (scores.empty() || scores.size() > 2) return std::nullopt;
     Weights weights;
     weights.scores.assign(scores.begin(), scores.end());
-    for (NodeId at : seen)
-      if (is_elementwise(node(at).op)) weights.arithmetic.push_back(at);
+    // Masks, for one, depend on no product: other kernels may have the same.
+    std::set<NodeId> depends = scores;
+    for (NodeId at : seen) {  // ascending: operands first
+      const auto& operands = node(at).operands;
+      if (!is_elementwise(node(at).op) ||
+          std::ranges::none_of(operands, [&](NodeId x) { return depends.count(x) != 0; }))
+        continue;
+      depends.insert(at);
+      weights.arithmetic.push_back(at);
+    }
     return weights;
   }
 
@@ -260,7 +268,8 @@ Status check_attention_gradient(const Graph& graph) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& x = graph.node(id);
     const bool reads_leaf = x.op == Op::kView && is_leaf(graph.node(x.operands[0]));
-    if (!is_leaf(x) && !reads_leaf && !std::ranges::binary_search(kernel.inside, id))
+    const bool of_scores = is_elementwise(x.op) && x.shape == graph.node(kernel.first).shape;
+    if (!is_leaf(x) && !reads_leaf && !of_scores && !std::ranges::binary_search(kernel.inside, id))
       return refuse(x, "is no part of a gradient's kernel");
   }
   std::vector<NodeId> ends;

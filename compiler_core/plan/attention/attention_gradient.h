@@ -33,7 +33,8 @@ struct AttentionGradient {
   NodeId first = kInvalidNode, second = kInvalidNode;
   bool over_rows = false;
   std::vector<GradientProduct> products;  // in the order of their ends
-  // first, second, the weights' arithmetic, the products and what is between them and their ends.
+  // first, second, the arithmetic that depends on them, the products and what is between them and their
+  // ends.
   std::vector<NodeId> inside;
 };
 

@@ -393,6 +393,10 @@ class Chooser {
   void gradient(NodeId id) {
     for (NodeId operand : node(id).operands) {
       if (in_gradient_[static_cast<size_t>(operand)]) continue;
+      if (is_elementwise(node(operand).op)) {
+        store_unless_plain(operand);
+        continue;
+      }
       while (node(operand).op == Op::kView) operand = node(operand).operands[0];
       if (!is_buffer(operand) && traits(node(operand).op).kind != OpKind::kSource) store(operand);
     }
@@ -416,11 +420,7 @@ class Chooser {
         store_unless_plain(operand);
     }
     if (id != product) return;
-    Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, product);
-    const auto& users = users_[static_cast<size_t>(product)];
-    if (epilogue.nodes.empty() && users.size() == 1 && !is_output_[static_cast<size_t>(product)])
-      if (node(users[0]).op == Op::kView && walk_order(graph_, node(users[0])))
-        epilogue.view = epilogue.end = users[0];
+    Epilogue epilogue = find_epilogue(graph_, users_, is_output_, epilogue_of_, product, true);
     if (epilogue.view != kInvalidNode && !keeps_rows(node(epilogue.view)))
       epilogue = {kInvalidNode, product, {}};
     if (const auto log_sums = log_sums_of_.find(product); log_sums != log_sums_of_.end()) {

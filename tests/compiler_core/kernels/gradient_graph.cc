@@ -19,38 +19,43 @@ Graph gradient_graph(const GradientGraph& wanted) {
                      {0, 2, 1, 3});
   };
   const auto turned = [&](NodeId x) { return b.permute(x, {0, 1, 3, 2}); };
-  const NodeId query = operand(wanted.rows, wanted.depth), key = operand(wanted.keys, wanted.depth);
-  const NodeId value = operand(wanted.keys, wanted.width),
-               grad = operand(wanted.rows, wanted.width);
-  const NodeId log_sums = b.input(DType::kF32, {wanted.batch, wanted.heads, wanted.rows, 1});
-  const NodeId row = b.input(DType::kF32, {wanted.batch, wanted.heads, wanted.rows, 1});
-  NodeId scores = b.matmul(query, turned(key));
-  const Shape shape = b.shape(scores);
-  const auto like = [&](double x) { return b.broadcast(b.constant(DType::kF32, x), shape); };
-  scores = b.binary(Op::kMul, scores, like(0.25));
-  if (wanted.additive)
-    scores = b.binary(Op::kAdd, scores,
-                      b.broadcast(b.input(DType::kF32, {wanted.rows, wanted.keys}), shape));
-  if (wanted.causal) {
-    const NodeId at_key = b.broadcast_in(b.iota(DType::kI64, wanted.keys), shape, std::array{3});
-    const NodeId at_row = b.broadcast_in(b.iota(DType::kI64, wanted.rows), shape, std::array{2});
-    scores = b.select(b.binary(Op::kLe, at_key, at_row), scores,
-                      like(-std::numeric_limits<double>::infinity()));
+  std::vector<NodeId> results;
+  for (int layer = 0; layer < wanted.layers; ++layer) {
+    const NodeId query = operand(wanted.rows, wanted.depth),
+                 key = operand(wanted.keys, wanted.depth);
+    const NodeId value = operand(wanted.keys, wanted.width),
+                 grad = operand(wanted.rows, wanted.width);
+    const NodeId log_sums = b.input(DType::kF32, {wanted.batch, wanted.heads, wanted.rows, 1});
+    const NodeId row = b.input(DType::kF32, {wanted.batch, wanted.heads, wanted.rows, 1});
+    NodeId scores = b.matmul(query, turned(key));
+    const Shape shape = b.shape(scores);
+    const auto like = [&](double x) { return b.broadcast(b.constant(DType::kF32, x), shape); };
+    scores = b.binary(Op::kMul, scores, like(0.25));
+    if (wanted.additive)
+      scores = b.binary(Op::kAdd, scores,
+                        b.broadcast(b.input(DType::kF32, {wanted.rows, wanted.keys}), shape));
+    if (wanted.causal) {
+      const NodeId at_key = b.broadcast_in(b.iota(DType::kI64, wanted.keys), shape, std::array{3});
+      const NodeId at_row = b.broadcast_in(b.iota(DType::kI64, wanted.rows), shape, std::array{2});
+      scores = b.select(b.binary(Op::kLe, at_key, at_row), scores,
+                        like(-std::numeric_limits<double>::infinity()));
+    }
+    const NodeId p = b.cast(
+        b.unary(Op::kExp, b.binary(Op::kSub, scores, b.broadcast(log_sums, shape))), wanted.dtype);
+    const NodeId slopes =
+        b.binary(Op::kSub, b.matmul(grad, turned(value)), b.broadcast(row, shape));
+    const NodeId ds =
+        b.cast(b.binary(Op::kMul, b.binary(Op::kMul, b.cast(p, DType::kF32), slopes), like(0.25)),
+               wanted.dtype);
+    const auto result = [&](NodeId x) {
+      x = b.cast(x, wanted.dtype);
+      return wanted.heads_inside ? b.permute(x, {0, 2, 1, 3}) : x;
+    };
+    results.push_back(result(b.matmul(ds, key)));
+    results.push_back(result(turned(b.matmul(turned(query), ds))));
+    results.push_back(result(turned(b.matmul(turned(grad), p))));
+    if (wanted.reads_scores) results.push_back(p);
   }
-  const NodeId p = b.cast(
-      b.unary(Op::kExp, b.binary(Op::kSub, scores, b.broadcast(log_sums, shape))), wanted.dtype);
-  const NodeId slopes = b.binary(Op::kSub, b.matmul(grad, turned(value)), b.broadcast(row, shape));
-  const NodeId ds =
-      b.cast(b.binary(Op::kMul, b.binary(Op::kMul, b.cast(p, DType::kF32), slopes), like(0.25)),
-             wanted.dtype);
-  const auto result = [&](NodeId x) {
-    x = b.cast(x, wanted.dtype);
-    return wanted.heads_inside ? b.permute(x, {0, 2, 1, 3}) : x;
-  };
-  std::vector<NodeId> results = {result(b.matmul(ds, key)),
-                                 result(turned(b.matmul(turned(query), ds))),
-                                 result(turned(b.matmul(turned(grad), p)))};
-  if (wanted.reads_scores) results.push_back(p);
   return *b.finish(results);
 }
 

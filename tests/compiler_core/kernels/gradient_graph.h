@@ -13,6 +13,7 @@ struct GradientGraph {
   bool additive = false;      // a mask of [rows, keys]
   bool heads_inside = false;  // operands and results are [batch, tokens, heads, ...] in memory
   bool reads_scores = false;  // the weights are a result as well
+  int layers = 1;             // with inputs of their own, under one mask
 };
 
 // As aten_attention.cc writes it: the gradients of query, key and value.

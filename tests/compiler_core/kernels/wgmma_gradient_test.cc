@@ -81,6 +81,12 @@ TEST(WgmmaGradient, AgreesHoweverOperandsAndResultsLie) {
   EXPECT_EQ(check_gradient({.batch = 1, .heads = 2, .causal = true, .heads_inside = true}), "");
 }
 
+TEST(WgmmaGradient, LayersUnderOneMaskShareTheirKernels) {
+  const Plan plan = gradient_plan({.causal = true, .layers = 3});
+  EXPECT_EQ(gradients_in(plan), 2);
+  EXPECT_EQ(plan.launches.size(), 6U);
+}
+
 TEST(WgmmaGradient, IsNotOneKernelWhereItCannotBe) {
   EXPECT_EQ(gradients_in(gradient_plan({.reads_scores = true})), 0);
   EXPECT_EQ(gradients_in(gradient_plan({.rows = 40})), 0);                  // few

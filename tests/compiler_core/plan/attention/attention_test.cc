@@ -123,6 +123,10 @@ TEST(PlanAttention, IsOneKernelWhereTheLogarithmsOfItsSumsAreAResult) {
   const std::string logs = "%12 = log %7 : f32[4,24]\n%13 = add %12 %3 : f32[4,24]\n";
   computes_what_it_says("@" + logs + "return %13 %11");
   computes_what_it_says("@" + logs + "return %11 %13");
+  computes_what_it_says(
+      "@%12 = view %7 strides=[24,1,0] offset=[0] : f32[4,24,1]\n%13 = log %12 : f32[4,24,1]\n"
+      "%14 = view %3 strides=[24,1,0] offset=[0] : f32[4,24,1]\n%15 = add %14 %13 : f32[4,24,1]\n"
+      "return %11 %15");  // as cuDNN's op has them
   // What follows the product reads them: as results of parts of the keys are put together.
   const std::string shared =
       "%14 = exp %13 : f32[4,24]\n%15 = view %14 strides=[24,1,0] offset=[0] : "
