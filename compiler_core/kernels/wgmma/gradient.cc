@@ -37,7 +37,8 @@ struct GradientProblem {
   GradientProblem(const GradientProblem&) = delete;
 };
 
-// The value from which the weights' exponential is computed, where that is exp(masked - something).
+// The reach of the mask of the exponential that is in the weights, exp(masked - something), where there is
+// one, and every row sees a token under it.
 std::optional<int64_t> find_reach(const Graph& graph, const AttentionGradient& kernel) {
   std::optional<int64_t> reach;
   for (NodeId id : kernel.inside) {
