@@ -92,8 +92,8 @@ typedef struct kiln_client_options {
   /* cuBLASLt, for kernels that call it: its file, or the folder of a CUDA toolkit or Python environment;
    * NULL: the usual places; "none": no library is called, Kiln's own kernels run instead. */
   const char* libcublaslt;
-  int32_t
-      gpu; /* the GPU that programs run on, as the driver counts those of this process; 0: the first */
+  /* The GPU that programs run on, as the driver counts those of this process; 0: the first. */
+  int32_t gpu;
 } kiln_client_options;
 
 /* Contacts nobody. `options`

@@ -24,6 +24,14 @@ std::string statements(ExpressionPrinter& printer) {
   return kernel + outer + printer.take(Level::kInner, 4);
 }
 
+std::string print_batch_coordinates(const std::vector<Dim>& batch) {
+  std::string text;
+  for (size_t axis = 0; axis < batch.size(); ++axis)
+    text += fmt::format("  [[maybe_unused]] const index_t batch{} = {};\n", axis,
+                        coordinate_text("batch", batch, axis));
+  return text;
+}
+
 AttentionText::AttentionText(const Graph& graph, int64_t rows, int64_t keys)
     : graph_(graph),
       rows_(rows),
@@ -98,14 +106,6 @@ std::string AttentionText::print_pointer(std::string_view name,
 std::string AttentionText::print_pointers() const {
   return print_pointer("query", problem_.query) + print_pointer("key", problem_.key) +
          print_pointer("value", problem_.value);
-}
-
-std::string AttentionText::print_coordinates() const {
-  std::string text;
-  for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-    text += fmt::format("  [[maybe_unused]] const index_t batch{} = {};\n", axis,
-                        coordinate_text("batch", problem_.batch, axis));
-  return text;
 }
 
 bool AttentionText::scores_read() const {

@@ -14,6 +14,9 @@ namespace kiln {
 // What `printer` has for a function of a struct: all levels, the outermost first.
 std::string statements(ExpressionPrinter& printer);
 
+// Declares batch0, ..., the coordinates of `batch` in axes of these sizes.
+std::string print_batch_coordinates(const std::vector<Dim>& batch);
+
 class AttentionText {
  public:
   // `rows`: queries of a block; `keys`: of a tile.
@@ -30,8 +33,6 @@ class AttentionText {
   // The types Query, Key, Value and Problem.
   std::string print_problem() const;
 
-  // Statements of the kernel, where `batch` is known. batch0, ...: its coordinates.
-  std::string print_coordinates() const;
   // Declares `problem`, with its open sizes.
   std::string print_sizes() const;
   // Declares `query`, `key`, `value`.

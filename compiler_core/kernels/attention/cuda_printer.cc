@@ -60,9 +60,9 @@ class CudaAttentionKernel {
                "  const index_t batch = block / {0};\n"
                "  const int first_row = block % {0} * {1};\n",
                text_.row_blocks(), rows()) +
-           text_.print_coordinates() + text_.print_sizes() + text_.print_pointers() +
-           text_.print_scores(text_.problem().pattern.query_key) + text_.print_store() +
-           text_.print_store_log_sum() +
+           print_batch_coordinates(text_.problem().batch) + text_.print_sizes() +
+           text_.print_pointers() + text_.print_scores(text_.problem().pattern.query_key) +
+           text_.print_store() + text_.print_store_log_sum() +
            fmt::format(
                "  attend<{}>(problem, query, key, value, first_row, shared_memory(), scores, "
                "within, store_result, store_log_sum);\n",

@@ -153,8 +153,8 @@ class WgmmaAttentionKernel {
                "  const int first_row = ({2}block % {0}) * {1};\n",
                blocks, text_.rows(),
                problem_.reach ? fmt::format("{} - 1 - ", blocks) : std::string()) +
-           text_.print_coordinates() + text_.print_sizes() + text_.print_scores(problem_.scaled) +
-           (boxes_ ? "" : text_.print_store()) +
+           print_batch_coordinates(problem_.batch) + text_.print_sizes() +
+           text_.print_scores(problem_.scaled) + (boxes_ ? "" : text_.print_store()) +
            (has_log_sums() ? text_.print_store_log_sum() : "") +
            "  const auto end_with = [&](const Rows& rows, [[maybe_unused]] char* query,\n"
            "                            [[maybe_unused]] int row, [[maybe_unused]] int own_row) "

@@ -220,14 +220,6 @@ class WgmmaGradientKernel {
         statements(printer), takes);
   }
 
-  std::string print_coordinates() const {
-    std::string text;
-    for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-      text += fmt::format("  [[maybe_unused]] const index_t batch{} = {};\n", axis,
-                          coordinate_text("batch", problem_.batch, axis));
-    return text;
-  }
-
   // Stores the sums of `product`: where its end lies.
   std::string print_store(const GradientProduct* product, std::string_view name) const {
     if (product == nullptr) return "";
@@ -274,7 +266,7 @@ class WgmmaGradientKernel {
                "  const int first_row = ({2}block % {0}) * {1};\n"
                "  const Problem problem;\n",
                blocks, rows_, late_first ? fmt::format("{} - 1 - ", blocks) : std::string()) +
-           print_coordinates() + print_weigh() +
+           print_batch_coordinates(problem_.batch) + print_weigh() +
            "  const auto end_with = [&](const Part& part, int own_row) {\n" +
            print_store(problem_.first, "first") + print_store(problem_.second, "second") +
            "  };\n"

@@ -219,7 +219,7 @@ class Finder {
     return node(node(scores[0]).operands[0]).dtype == node(node(scores[1]).operands[0]).dtype;
   }
 
-  // Of what is between the products: kernels of the same two may each compute it.
+  // Kernels of the same two score products may each compute what is between these and their own products.
   bool nobody_else_reads(const AttentionGradient& kernel) const {
     std::set<NodeId> known;
     for (const bool over_rows : {false, true}) {

@@ -138,6 +138,26 @@ Graph attention_graph(const AttentionGraph& wanted) {
   return Writer(wanted).run();
 }
 
+std::vector<AttentionGraph> attention_with_log_sums(int64_t rows, int64_t keys, DType dtype) {
+  using Mask = AttentionGraph::Mask;
+  using Division = AttentionGraph::Division;
+  using LogSums = AttentionGraph::LogSums;
+  std::vector<AttentionGraph> graphs(
+      4, {.dtype = DType::kBF16, .batch = {2}, .rows = rows, .keys = keys});
+  graphs[0].log_sums = graphs[2].log_sums = LogSums::kFirst;
+  graphs[1].log_sums = graphs[3].log_sums = LogSums::kLast;
+  graphs[1].dtype = graphs[2].dtype = dtype;
+  graphs[1].mask = Mask::kAdditive;
+  graphs[2].mask = graphs[3].mask = Mask::kCausal;
+  graphs[2].reach = graphs[3].reach = -3;
+  graphs[2].guarded = true;
+  for (const size_t i : {0U, 3U}) {
+    graphs[i].division = Division::kAfter;
+    graphs[i].output_bias = true;
+  }
+  return graphs;
+}
+
 Result<Workload> attention_workload(const AttentionGraph& wanted) {
   TRY(WorkloadBinding made, make_workload(attention_graph(wanted)));
   if (made.workload.family != Family::kAttention)

@@ -36,6 +36,8 @@ inline constexpr AttentionGraph::Mask kEveryMask[] = {
 
 // REQUIRES: shared_by > 1 and transposed want a batch axis.
 Graph attention_graph(const AttentionGraph& wanted);
+// With log_sums, two of bf16 and two of `dtype`, under masks of which two hide all keys from three rows.
+std::vector<AttentionGraph> attention_with_log_sums(int64_t rows, int64_t keys, DType dtype);
 // kUnsupported when it is none of kAttention.
 Result<Workload> attention_workload(const AttentionGraph& wanted);
 

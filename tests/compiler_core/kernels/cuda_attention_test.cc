@@ -78,32 +78,8 @@ TEST(CudaAttention, AgreesHoweverTheResultIsMade) {
 }
 
 TEST(CudaAttention, GivesTheLogarithmsOfItsSums) {
-  using LogSums = AttentionGraph::LogSums;
-  using Masks = AttentionGraph::Mask;
-  struct Case {
-    LogSums at;
-    Masks mask;
-    int64_t reach;  // -3: three rows see nothing
-    bool guarded, after;
-  };
-  for (const auto& [at, mask, reach, guarded, after] :
-       {Case{LogSums::kFirst, Masks::kNone, 0, false, true},
-        {LogSums::kLast, Masks::kAdditive, 0, false, false},
-        {LogSums::kFirst, Masks::kCausal, -3, true, false},
-        {LogSums::kLast, Masks::kCausal, -3, false, true}})
-    EXPECT_EQ(check_cuda_attention({.dtype = after ? DType::kBF16 : DType::kF32,
-                                    .batch = {2},
-                                    .rows = 21,
-                                    .keys = 30,
-                                    .mask = mask,
-                                    .reach = reach,
-                                    .guarded = guarded,
-                                    .division = after ? AttentionGraph::Division::kAfter
-                                                      : AttentionGraph::Division::kBefore,
-                                    .output_bias = after,
-                                    .log_sums = at}),
-              "")
-        << static_cast<int>(at) << static_cast<int>(mask) << reach;
+  for (const AttentionGraph& graph : testing::attention_with_log_sums(21, 30, DType::kF32))
+    EXPECT_EQ(check_cuda_attention(graph), "") << static_cast<int>(graph.mask) << graph.reach;
 }
 
 TEST(CudaAttention, AgreesUnderTheSchedulesOfTheSpace) {
