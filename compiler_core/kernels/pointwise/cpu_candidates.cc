@@ -80,7 +80,7 @@ std::optional<CpuPointwiseSchedule> adapt(const Graph& graph, CpuPointwiseSchedu
 
 const KernelTemplate& cpu_pointwise() {
   static const PrintedTemplate<CpuPointwiseSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCpu,
       .family = Family::kPointwise,
       .candidates = cpu_pointwise_candidates,

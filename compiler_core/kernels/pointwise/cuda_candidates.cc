@@ -18,16 +18,18 @@ constexpr int64_t kMostOperations = 640;
 constexpr int kMostLanes = 16;
 constexpr int kMostUnroll = 16;
 
-// A part of a Concat is a load and a choice for each lane.
+// A part of a Concat is an address and a comparison; or a load and a choice for each lane.
 constexpr int64_t kStatementsAPart = 8;
-// Vectors across rows choose a part lane by lane: with more parts than these they compile for long
-// and read every lane of every part.
-constexpr int kMostPartsAcrossRows = 4;
+// Vectors across rows or edges choose a part lane by lane: with more parts than these they compile for
+// long and read every lane of every part.
+constexpr int kMostPartsByLane = 4;
 
 // The unrolling of a vector's arithmetic that a thread can hold at a time.
 int bounded_unroll(const PointwiseStreams& streams, int lanes, int unroll) {
-  const int64_t statements = streams.arithmetic + kStatementsAPart * streams.joined;
-  while (unroll > 1 && statements * lanes * unroll > kMostOperations) unroll /= 2;
+  const int64_t choices =
+      kStatementsAPart * streams.joined * (lanes <= streams.alignment ? 1 : lanes);
+  while (unroll > 1 && (streams.arithmetic * lanes + choices) * unroll > kMostOperations)
+    unroll /= 2;
   return unroll;
 }
 
@@ -54,10 +56,12 @@ class Space {
       add_lanes(widest_, PointwiseMap::kRows, most);
     } else if (row_bits < widest_) {
       // Rows that are no whole number of vectors: vectors across rows, or narrow ones.
-      const bool across = streams_.joined <= kMostPartsAcrossRows;
+      const bool across = streams_.joined <= kMostPartsByLane;
       if (across) add_lanes(widest_, PointwiseMap::kFlat, most);
       add_lanes(static_cast<int>(std::min<int64_t>(row_bits, widest_)), PointwiseMap::kRows,
                 across ? kFew : most);
+    } else if (streams_.joined > kMostPartsByLane) {
+      add_lanes(fitting, PointwiseMap::kRows, most);
     } else {
       // Some operand's rows begin anywhere: its elements are loaded one by one, the rest as
       // vectors, of which narrow ones leave fewer lines to each load.
@@ -144,7 +148,7 @@ std::optional<CudaPointwiseSchedule> adapt(const Graph& graph, CudaPointwiseSche
 
 const KernelTemplate& cuda_pointwise() {
   static const PrintedTemplate<CudaPointwiseSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kPointwise,
       .candidates = cuda_pointwise_candidates,

@@ -58,7 +58,7 @@ class Reader {
       if (node.op == Op::kPad || node.op == Op::kConcat || node.op == Op::kGather) {
         add_whole(node.dtype);
         streams_.rows_differ = true;
-        if (node.op == Op::kConcat) streams_.joined += static_cast<int>(node.operands.size());
+        if (node.op == Op::kConcat) add_concat(node);
       }
     }
     return streams_;
@@ -93,6 +93,14 @@ class Reader {
     streams_.across_axis = axis;
     streams_.across_size = sizes_[static_cast<size_t>(axis)];
     streams_.across.push_back(id);
+  }
+
+  // Where its parts begin along the rows, what is read begins, too.
+  void add_concat(const Node& node) {
+    streams_.joined += static_cast<int>(node.operands.size());
+    const auto axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
+    if (axis + 1 < sizes_.size()) return;
+    for (const NodeId operand : node.operands) align(graph_.node(operand).shape[axis].constant());
   }
 
   void align(int64_t elements) {

@@ -14,7 +14,7 @@ struct PointwiseStreams {
   // Element sizes of what is as large as the space.
   int narrowest_bytes = 16, widest_bytes = 1;
   // The greatest power of two, at most 16, of elements at whose multiples the rows of everything
-  // contiguous begin.
+  // contiguous begin, and the parts of Concats along them.
   int64_t alignment = 16;
   bool rows_differ = false;  // some operand is neither the space itself nor repeated along all rows
   bool repeats_rows = false;  // some operand is the same in all rows

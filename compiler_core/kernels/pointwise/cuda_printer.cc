@@ -34,6 +34,7 @@ class CudaPointwiseKernel {
       schedule_.map = PointwiseMap::kFlat;
     else
       row_vectors_ = *ceil_divide(columns_, schedule_.lanes);
+    printer_.whole_vectors(schedule_.lanes);
     number_chunks();
   }
 
@@ -115,7 +116,7 @@ class CudaPointwiseKernel {
   void print_stores(const std::vector<Place>& at) {
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      const bool loads = node.op == Op::kInput ||
+      const bool loads = node.op == Op::kInput || node.op == Op::kConcat ||
                          (node.op == Op::kView && graph_.node(node.operands[0]).op == Op::kInput);
       if (loads && in_space_[static_cast<size_t>(id)])
         for (const Place& place : at) printer_.value(id, place);

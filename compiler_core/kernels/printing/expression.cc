@@ -184,8 +184,7 @@ void ExpressionPrinter::align(Index at, Index inner, int64_t lanes) {
 
 // Lane 0's alignment, in elements.
 int64_t ExpressionPrinter::alignment(const Index& at) const {
-  constexpr int64_t kWidest = 16;  // elements of one byte in the widest access
-  const int64_t known = at.alignment(kWidest);
+  const int64_t known = at.alignment(kWidestAccess);
   return rows_ ? std::max(known, (at + rows_->at * -1).alignment(rows_->lanes)) : known;
 }
 

@@ -84,6 +84,10 @@ class ExpressionPrinter {
   // The value of `node` at an index of its own shape. REQUIRES: reductions and matmuls are bound.
   Register value(NodeId node, std::span<const Index> at);
 
+  // Tells that vectors are `lanes` wide and stand at multiples of it along the axis that they lie on:
+  // where the parts of a Concat begin at such, a vector lies in one of them.
+  void whole_vectors(int64_t lanes) { lanes_ = lanes; }
+
   // Stores output `position` of the graph at an index of its shape, in the innermost statements.
   // `stream`: with stores that go past the caches (whole vectors only; tails are plain).
   void store(int position, std::span<const Index> at, bool stream = false);
@@ -133,7 +137,18 @@ class ExpressionPrinter {
   Register view(const Node& node, Indices at);
   Register part(NodeId id, Indices at, const Dim& size);
   Register pad(const Node& node, Indices at);
+  struct Part {  // of a Concat, along its axis
+    NodeId id;
+    Dim begin, end;
+  };
   Register concat(const Node& node, Indices at);
+  std::vector<Part> reach(const Node& node, const Index& along);
+  bool choose_alike(const Index& along, std::span<const Part> parts) const;
+  bool is_read_at(const Part& part, Indices at, const Dim& stride) const;
+  std::string address(std::span<const Part> parts, std::vector<Index> at, size_t axis,
+                      const Index& along, const Dim& origin, Level& level,
+                      int64_t& alignment) const;
+  Register read(const Node& node, std::span<const Part> parts, Indices at, bool alike);
   Register gather(const Node& node, Indices at);
   // `at`: in the row-major order of the node.
   Register random(const Node& node, const Index& at);
@@ -143,6 +158,8 @@ class ExpressionPrinter {
   Index variable(const Index& from, const std::string& before, const std::string& after, Dim end);
   void cut(const Index& at, const Dim& boundary);
   std::string key(NodeId id, Indices at) const;
+
+  static constexpr int64_t kWidestAccess = 16;  // elements of one byte
 
   const Graph& graph_;
   const Dialect dialect_;
@@ -157,6 +174,7 @@ class ExpressionPrinter {
     int64_t lanes = 1;
   };
   std::optional<Rows> rows_;  // of align()
+  int64_t lanes_ = 0;         // of whole_vectors(); 0: not told
   std::string readable_;  // C text: when the buffers that are read have elements; "" when they do
   std::map<std::string, Register> known_;    // by node and index
   std::map<std::string, Register> defined_;  // by the text of type and expression

@@ -16,9 +16,10 @@ struct ExpressionPrinter::Condition {
   std::string scalar, lanes;
   Level level = Level::kKernel;
 
-  void require(const Index& at, const char* relation, const Dim& bound) {
+  // `alike`: lane 0 decides for all.
+  void require(const Index& at, const char* relation, const Dim& bound, bool alike = false) {
     level = std::max(level, at.level());
-    if (!at.varies_by_lane()) {
+    if (alike || !at.varies_by_lane()) {
       if (!scalar.empty()) scalar += " && ";
       scalar += fmt::format("{} {} {}", at.text(), relation, bound);
     } else {
@@ -134,29 +135,116 @@ Register ExpressionPrinter::pad(const Node& node, Indices at) {
   return inside.always() ? x : choose(node.dtype, inside, x, constant(node.dtype, pad.value));
 }
 
+// Whether all lanes lie in the same part: no vector crosses an edge.
+bool ExpressionPrinter::choose_alike(const Index& along, std::span<const Part> parts) const {
+  if (!along.varies_by_lane()) return true;
+  if (lanes_ == 0 || along.has_lanes() || !along.lane_stride().is(1)) return false;
+  return along.alignment(lanes_) == lanes_ && std::ranges::all_of(parts, [this](const Part& part) {
+           return is_multiple(part.begin, lanes_) && is_multiple(part.end, lanes_);
+         });
+}
+
+// The parts of a Concat that an index may lie in, ascending; none is known to be empty.
+std::vector<ExpressionPrinter::Part> ExpressionPrinter::reach(const Node& node,
+                                                              const Index& along) {
+  const auto axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
+  std::vector<Part> parts;
+  Dim begin = 0;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const NodeId operand = node.operands[i];
+    const Dim& size = graph_.node(operand).shape[axis];
+    const Dim end = begin + size;
+    if (i > 0) cut(along, begin);
+    if (!size.is(0) && !is_at_least(along.least(), end) && !is_less(along.greatest(), begin))
+      parts.push_back({operand, begin, end});
+    begin = end;
+  }
+  return parts;
+}
+
+// Whether the part is read like those whose lanes are `stride` apart: as a vector, or a value for all.
+bool ExpressionPrinter::is_read_at(const Part& part, Indices at, const Dim& stride) const {
+  if (bound_.contains(part.id) || packed_.contains(part.id) || !lies_in_memory(part.id))
+    return false;
+  const Index from = place(part.id, at);
+  return !from.has_lanes() && from.lane_stride() == stride && (stride.is(0) || stride.is(1)) &&
+         lower_bound(part.end - part.begin, graph_.symbols()) >= 1;
+}
+
+// The address of what is read of the parts, of which few comparisons choose one; `along` counts from
+// the first part's begin. Raises `level`, lowers `alignment` to what they have in common.
+std::string ExpressionPrinter::address(std::span<const Part> parts, std::vector<Index> at,
+                                       size_t axis, const Index& along, const Dim& origin,
+                                       Level& level, int64_t& alignment) const {
+  if (parts.size() == 1) {
+    const Node& node = graph_.node(parts[0].id);
+    at[axis] = along + Index(origin - parts[0].begin);
+    const Index from = place(parts[0].id, at);
+    level = std::max(level, from.level());
+    alignment = std::min(alignment, this->alignment(from));
+    const NodeId source = node.op == Op::kView ? node.operands[0] : parts[0].id;
+    return fmt::format("{} + {}", buffers_.at(source).pointer, from.text());
+  }
+  const size_t half = parts.size() / 2;
+  const std::string lower = address(parts.first(half), at, axis, along, origin, level, alignment);
+  const std::string upper =
+      address(parts.subspan(half), std::move(at), axis, along, origin, level, alignment);
+  return fmt::format("({} < {} ? {} : {})", along.text(), parts[half].begin - origin, lower, upper);
+}
+
+// The value of neighbouring parts of a Concat, at an index brought into them. What lies in memory is
+// read once, at the address of the part that the index lies in.
+Register ExpressionPrinter::read(const Node& node, std::span<const Part> parts, Indices at,
+                                 bool alike) {
+  const auto axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
+  const Dim origin = parts.front().begin, size = parts.back().end - origin;
+  const Index& along = at[axis];
+  const bool is_inside =
+      is_at_least(along.least(), origin) && is_less(along.greatest(), parts.back().end);
+  std::vector<Index> inner(at.begin(), at.end());
+  inner[axis] = along + Index(origin * -1);
+  if (!is_inside && alike && along.varies_by_lane()) {
+    const Register first =
+        define(along.level(), true, "index_t",
+               fmt::format("clamp_index({}, {})", inner[axis].text(), size - lanes_));
+    inner[axis] = LoopVar{first.name, LoopVar::Kind::kVector, first.level, 0, size, lanes_};
+  } else if (!is_inside) {
+    inner[axis] = variable(inner[axis], "clamp_index(", fmt::format(", {})", size - 1), size);
+  }
+  if (parts.size() == 1) return part(parts[0].id, inner, is_inside ? Dim(1) : size);
+
+  Level level = along.level();
+  int64_t alignment = kWidestAccess;
+  const std::string text = address(parts, inner, axis, inner[axis], origin, level, alignment);
+  const Register chosen = define(level, true, "auto", text);
+  const bool is_splat = place(parts[0].id, inner).lane_stride().is(0);
+  const std::string load = is_splat ? "load_splat({})"
+                           : dialect_ == Dialect::kCuda
+                               ? fmt::format("load<{}>({{}}, live)", alignment)
+                               : "load({}, live)";
+  return define(level, is_splat, node.dtype, fmt::format(fmt::runtime(load), chosen.name));
+}
+
 Register ExpressionPrinter::concat(const Node& node, Indices at) {
   const auto axis = static_cast<size_t>(std::get<AxisAttr>(node.attr).axis);
   const Index& along = at[axis];
+  const std::vector<Part> parts = reach(node, along);
+  CHECK(!parts.empty(), "an index of a concat lies in one of its parts");
+  const bool alike = choose_alike(along, parts);
   std::optional<Register> result;  // of the parts from here on
-  Dim end = node.shape[axis];
-  for (size_t part = node.operands.size(); part-- > 0;) {
-    const Dim& size = graph_.node(node.operands[part]).shape[axis];
-    const Dim begin = end - size;
-    if (part > 0) cut(along, begin);
-    if (!size.is(0) && !is_at_least(along.least(), end) && !is_less(along.greatest(), begin)) {
-      std::vector<Index> inner(at.begin(), at.end());
-      inner[axis] = along + Index(begin * -1);
-      const bool clamped = !is_at_least(along.least(), begin) || !is_less(along.greatest(), end);
-      if (clamped)
-        inner[axis] = variable(inner[axis], "clamp_index(", fmt::format(", {})", size - 1), size);
-      const Register x = this->part(node.operands[part], inner, clamped ? size : Dim(1));
-      Condition before;
-      before.require(along, "<", end);
-      result = result ? choose(node.dtype, before, x, *result) : x;
+  for (size_t last = parts.size(), first = last; last > 0; last = first) {
+    --first;
+    if (alike && lies_in_memory(parts[first].id)) {
+      const Dim stride = place(parts[first].id, at).lane_stride();
+      if (is_read_at(parts[first], at, stride))
+        while (first > 0 && is_read_at(parts[first - 1], at, stride)) --first;
     }
-    end = begin;
+    const std::span run = std::span(parts).subspan(first, last - first);
+    const Register x = read(node, run, at, alike);
+    Condition before;
+    before.require(along, "<", run.back().end, alike);
+    result = result ? choose(node.dtype, before, x, *result) : x;
   }
-  CHECK(result.has_value(), "an index of a concat lies in one of its parts");
   return *result;
 }
 

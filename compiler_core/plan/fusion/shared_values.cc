@@ -77,7 +77,8 @@ class SharedValues {
     return reads >= 2;
   }
 
-  // A few simple operations on a few buffers.
+  // A few simple operations on a few buffers, each as often as a View of it is read: a pooled value is
+  // a fraction of what it is made of.
   bool is_cheap(NodeId id) const {
     constexpr size_t kMostNodes = 8, kMostReads = 3;
     std::vector<NodeId> stack = {id}, seen;
@@ -88,7 +89,7 @@ class SharedValues {
       if (std::find(seen.begin(), seen.end(), at) != seen.end()) continue;
       seen.push_back(at);
       const Node& n = node(at);
-      if (is_buffer(at)) {
+      if (is_buffer(at) || (n.op == Op::kView && is_buffer(n.operands[0]))) {
         if (++reads > kMostReads) return false;
         continue;
       }

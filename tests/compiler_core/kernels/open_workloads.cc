@@ -28,6 +28,21 @@ s0 = symbol 0..300 hint 24
 %2 = gather %0 %1 : f32[2,s0,40]
 return %2
 )"},
+      {"channels of three, joined", kPointwise, kBatch, R"(kiln.graph 1
+s0 = symbol 0..300 hint 24
+%0 = input 0 : bf16[s0,32]
+%1 = input 1 : bf16[s0,16]
+%2 = input 2 : bf16[s0,16]
+%3 = concat %0 %1 %2 axis=1 : bf16[s0,64]
+return %3
+)"},
+      {"tokens behind a cache's", kPointwise, kLength, R"(kiln.graph 1
+s0 = symbol 1..300 hint 24
+%0 = input 0 : f32[3,7,40]
+%1 = input 1 : f32[3,s0,40]
+%2 = concat %0 %1 axis=1 : f32[3,s0 + 7,40]
+return %2
+)"},
       {"norm of a batch", kRowReduction, kBatch, R"(kiln.graph 1
 s0 = symbol 0..300 hint 24
 %0 = input 0 : bf16[s0,96]
