@@ -93,6 +93,18 @@ TEST(PlanAlternatives, ALargeSharedValueMayBeComputedAgain) {
   EXPECT_EQ((*all)[1].plan.arena_bytes, Dim(0));
 }
 
+// A mean of neighbours that two kernels need: a quarter of what it is made of, and never made twice.
+TEST(PlanAlternatives, APooledValueIsNotComputedAgain) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {16384, 4 * 64}), y = b.input(DType::kF32, {16384, 64});
+  const auto neighbour = [&](int64_t i) { return b.slice(x, 1, Dim(i * 64), Dim(64)); };
+  const NodeId sum = b.binary(Op::kAdd, b.binary(Op::kAdd, neighbour(0), neighbour(1)),
+                              b.binary(Op::kAdd, neighbour(2), neighbour(3)));
+  const NodeId column = b.reduce(Op::kReduceSum, sum, {0});
+  const NodeId row = b.reduce(Op::kReduceMax, b.binary(Op::kMul, sum, y), {1});
+  EXPECT_EQ(names_of(canonical(b, {column, row})), Names{"by rules"});
+}
+
 // Stored as they were widened, which all kernels of products read; or as they are.
 TEST(PlanAlternatives, OperandsOf8BitsMayBeReadAsTheyAre) {
   const auto all = plan_alternatives(products_of_8_bits(40));
