@@ -105,6 +105,22 @@ bool equal_up_to_order(const Graph& a, const Graph& b) {
   return true;
 }
 
+Result<Graph> share_equal_nodes(const Graph& graph) {
+  std::unordered_multimap<size_t, NodeId> known;
+  return rewrite_nodes(graph, [&](GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
+    Node wanted = node;
+    wanted.operands = operands;
+    const size_t hash = hash_of(wanted);
+    const auto [begin, end] = known.equal_range(hash);
+    const auto found = std::find_if(
+        begin, end, [&](const auto& entry) { return are_equal(b.node(entry.second), wanted); });
+    if (found != end) return found->second;
+    const NodeId made = b.add(std::move(wanted));
+    known.emplace(hash, made);
+    return made;
+  });
+}
+
 NodeId emit(GraphBuilder& builder, const Node& node, std::vector<NodeId> operands) {
   if (node.op == Op::kView) {
     const auto& view = std::get<ViewAttr>(node.attr);

@@ -29,6 +29,9 @@ std::vector<bool> live_nodes(const Graph& graph);
 // order the nodes stand. Nodes that no output needs do not count.
 bool equal_up_to_order(const Graph& a, const Graph& b);
 
+// One node for all that compute the same of the same, whatever the order of commutative operands.
+Result<Graph> share_equal_nodes(const Graph& graph);
+
 // Emits `node` with these operands as it stands; a View is composed with its operand.
 NodeId emit(GraphBuilder& builder, const Node& node, std::vector<NodeId> operands);
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compiler_core/passes/constant_value.h"
+#include "compiler_core/passes/joined_pads.h"
 #include "compiler_core/passes/rewrite.h"
 
 namespace kiln {
@@ -278,7 +279,7 @@ class Simplifier {
       return unary(Op::kNeg, binary(Op::kAdd, operand(x, 0), operand(y, 0)));
     if (is_op(y, Op::kNeg)) return binary(Op::kSub, x, operand(y, 0));
     if (is_op(x, Op::kNeg)) return binary(Op::kSub, y, operand(x, 0));
-    return kInvalidNode;
+    return joined_pads(b_, x, y);
   }
 
   NodeId simpler_sub(NodeId x, NodeId y) {

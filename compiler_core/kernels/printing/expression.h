@@ -85,7 +85,7 @@ class ExpressionPrinter {
   Register value(NodeId node, std::span<const Index> at);
 
   // Tells that vectors are `lanes` wide and stand at multiples of it along the axis that they lie on:
-  // where the parts of a Concat begin at such, a vector lies in one of them.
+  // where lines of another shape, or the parts of a Concat, begin at such, a vector lies in one of them.
   void whole_vectors(int64_t lanes) { lanes_ = lanes; }
 
   // Stores output `position` of the graph at an index of its shape, in the innermost statements.
@@ -142,6 +142,7 @@ class ExpressionPrinter {
     Dim begin, end;
   };
   Register concat(const Node& node, Indices at);
+  bool is_whole_vector(const Index& at) const;
   std::vector<Part> reach(const Node& node, const Index& along);
   bool choose_alike(const Index& along, std::span<const Part> parts) const;
   bool is_read_at(const Part& part, Indices at, const Dim& stride) const;

@@ -40,6 +40,20 @@ Index ExpressionPrinter::variable(const Index& from, const std::string& before,
                  defined.level, 0, std::move(end)};
 }
 
+// How many values an index has, divided by the size of axis `k`: at most the outer axes together; of
+// constants it is known better.
+static Dim quotients_of(const Index& index, const Shape& shape, size_t k) {
+  const Dim greatest = index.greatest();
+  if (shape[k].is_constant() && greatest.is_constant() && greatest.is_valid())
+    return greatest.constant() / shape[k].constant() + 1;
+  return numel(Shape(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(k)));
+}
+
+// Whether lanes are neighbours from a multiple of their number on.
+bool ExpressionPrinter::is_whole_vector(const Index& at) const {
+  return lanes_ > 0 && !at.has_lanes() && at.lane_stride().is(1) && at.alignment(lanes_) == lanes_;
+}
+
 std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape& shape) {
   std::vector<Index> at(shape.size());
   Index rest = flat;
@@ -50,12 +64,17 @@ std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape
     } else if (const auto split = rest.divide(size)) {
       at[k] = split->second;
       rest = split->first;
+    } else if (is_whole_vector(rest) && is_multiple(size, lanes_)) {
+      const std::string text = fmt::format("({})", rest.text());
+      const auto define = [&](const char* op) {
+        return this->define(rest.level(), true, "index_t", fmt::format("{} {} {}", text, op, size));
+      };
+      const Register place = define("%"), line = define("/");
+      at[k] = LoopVar{place.name, LoopVar::Kind::kVector, place.level, 0, size, lanes_};
+      rest =
+          LoopVar{line.name, LoopVar::Kind::kScalar, line.level, 0, quotients_of(rest, shape, k)};
     } else {
-      // At most the outer axes together; of constants it is known better.
-      Dim quotients = numel(Shape(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(k)));
-      const Dim greatest = rest.greatest();
-      if (size.is_constant() && greatest.is_constant() && greatest.is_valid())
-        quotients = greatest.constant() / size.constant() + 1;
+      const Dim quotients = quotients_of(rest, shape, k);
       at[k] = variable(rest, "(", fmt::format(") % {}", size), size);
       rest = variable(rest, "(", fmt::format(") / {}", size), quotients);
     }
@@ -138,8 +157,7 @@ Register ExpressionPrinter::pad(const Node& node, Indices at) {
 // Whether all lanes lie in the same part: no vector crosses an edge.
 bool ExpressionPrinter::choose_alike(const Index& along, std::span<const Part> parts) const {
   if (!along.varies_by_lane()) return true;
-  if (lanes_ == 0 || along.has_lanes() || !along.lane_stride().is(1)) return false;
-  return along.alignment(lanes_) == lanes_ && std::ranges::all_of(parts, [this](const Part& part) {
+  return is_whole_vector(along) && std::ranges::all_of(parts, [this](const Part& part) {
            return is_multiple(part.begin, lanes_) && is_multiple(part.end, lanes_);
          });
 }

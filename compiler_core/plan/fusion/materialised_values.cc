@@ -82,11 +82,17 @@ class Chooser {
   void store(NodeId id) {
     if (node(id).op != Op::kInput) values_.stored[static_cast<size_t>(id)] = true;
   }
-  // Stores `id`, or what it is a mere widening of.
+  // Stores `id`, or what it is a mere widening or repetition of.
   void store_narrow(NodeId id) {
     const Node& n = node(id);
-    const bool widens = n.op == Op::kCast && is_half(node(n.operands[0]).dtype);
-    store(widens ? n.operands[0] : id);
+    if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) id = n.operands[0];
+    if (node(id).op == Op::kView && is_repetition(id)) id = node(id).operands[0];
+    store(id);
+  }
+  bool is_repetition(NodeId view) const {
+    const NodeId source = node(view).operands[0];
+    return size_at_hints(graph_, numel(node(view).shape)) >
+           size_at_hints(graph_, numel(node(source).shape));
   }
 
   void visit(NodeId id) {

@@ -1,27 +1,12 @@
 #include <algorithm>
+#include <optional>
 
 #include "compiler_core/plan/fusion/materialised_values.h"
+#include "compiler_core/plan/simple_op.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
-
-// One instruction, on any target.
-bool is_simple(Op op) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kMax:
-    case Op::kMin:
-    case Op::kNeg:
-    case Op::kAbs:
-    case Op::kCast:
-    case Op::kSelect:
-      return true;
-    default:
-      return traits(op).kind == OpKind::kCompare;
-  }
-}
 
 class SharedValues {
  public:
@@ -66,7 +51,7 @@ class SharedValues {
     if (in_place_[static_cast<size_t>(id)]) return false;
     if (!is_elementwise(n.op)) return true;
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
-    if (!rules_.store_shared && is_cheap(id)) return false;
+    if (is_narrower_unstored(id) || (!rules_.store_shared && is_cheap(id))) return false;
     int reads = 0;
     for (NodeId operand : n.operands) {
       const Node* x = &node(operand);
@@ -77,28 +62,52 @@ class SharedValues {
     return reads >= 2;
   }
 
-  // A few simple operations on a few buffers, each as often as a View of it is read: a pooled value is
-  // a fraction of what it is made of.
-  bool is_cheap(NodeId id) const {
-    constexpr size_t kMostNodes = 8, kMostReads = 3;
-    std::vector<NodeId> stack = {id}, seen;
+  // What computing a value again takes: simple operations on buffers, and what it reads of them, each
+  // as often as a View of it is read: a pooled value is a fraction of what it is made of.
+  struct Effort {
     size_t reads = 0;
+    double bytes = 0;  // an element of the value, at the hints; what repeats is read once
+  };
+  // Nothing: much arithmetic, or none that is simple.
+  std::optional<Effort> effort(NodeId id) const {
+    constexpr size_t kMostNodes = 16;
+    std::vector<NodeId> stack = {id}, seen;
+    Effort effort;
     while (!stack.empty()) {
       const NodeId at = stack.back();
       stack.pop_back();
       if (std::find(seen.begin(), seen.end(), at) != seen.end()) continue;
       seen.push_back(at);
       const Node& n = node(at);
-      if (is_buffer(at) || (n.op == Op::kView && is_buffer(n.operands[0]))) {
-        if (++reads > kMostReads) return false;
+      const NodeId from = n.op == Op::kView ? n.operands[0] : at;
+      if (is_buffer(from)) {
+        ++effort.reads;
+        effort.bytes += static_cast<double>(size_of(node(from).dtype)) *
+                        std::min(1.0, elements(from) / elements(id));
         continue;
       }
       const bool simple =
           n.op == Op::kView || traits(n.op).kind == OpKind::kSource || is_simple(n.op);
-      if (!simple || seen.size() > 2 * kMostNodes) return false;
+      if (!simple || seen.size() > kMostNodes) return std::nullopt;
       stack.insert(stack.end(), n.operands.begin(), n.operands.end());
     }
-    return true;
+    return effort;
+  }
+
+  // A few simple operations on a few buffers.
+  bool is_cheap(NodeId id) const {
+    constexpr size_t kMostReads = 3;
+    const auto known = effort(id);
+    return known && known->reads <= kMostReads;
+  }
+  // Reads no more bytes than it has: however many kernels compute it, storing it moves more.
+  bool is_narrower_unstored(NodeId id) const {
+    constexpr double kSlack = 1.05;  // for what repeats
+    const auto known = effort(id);
+    return known && known->bytes <= kSlack * static_cast<double>(size_of(node(id).dtype));
+  }
+  double elements(NodeId id) const {
+    return static_cast<double>(std::max<int64_t>(size_at_hints(graph_, numel(node(id).shape)), 1));
   }
 
   const Graph& graph_;

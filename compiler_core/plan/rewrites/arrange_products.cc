@@ -221,6 +221,8 @@ class Orderer {
 Result<Graph> arrange_products(const Graph& graph) {
   TRY(Graph arranged, round_products(graph));
   TRY(arranged, Turner(arranged).run());
+  // What was turned back may be what others read as it was.
+  TRY(arranged, share_equal_nodes(arranged));
   return Orderer(arranged).run();
 }
 

@@ -47,6 +47,12 @@ Result<Graph> share_picked_matrices(const Graph& graph, bool in_place);
 // first is kept, and the others become reshapes of it: computed once, stored once.
 Result<Graph> share_reshapes(const Graph& graph);
 
+// Makes one value of two of which one is the other transposed: arithmetic that stands in the graph
+// twice, since normalisation carries a transpose down to the inputs as it does a reshape. A step of
+// training multiplies by every gradient as it is and by its transpose. What reads memory in order is
+// kept, and the other becomes a View of it.
+Result<Graph> share_transposes(const Graph& graph);
+
 // Turns a convolution of few channels whose windows lie side by side and are long (the patches of a
 // vision transformer) into a matmul: a row for each patch, which a copy of the image has in order.
 Result<Graph> patch_convolutions(const Graph& graph);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/simple_op.h"
 
 namespace kiln {
 namespace {
@@ -31,6 +32,7 @@ class Sharer {
     const NodeId number = number_.at(known);
     number_[made] = number;
     if (from_product_.count(made) == 0 || b.shape(known) == b.shape(made)) return made;
+    if (near_memory_.count(made) != 0) return made;
     const NodeId reshaped = b.reshape(known, Shape(b.shape(made)));
     number_[reshaped] = number;
     from_product_.insert(reshaped);
@@ -46,6 +48,18 @@ class Sharer {
         (passes && std::any_of(node.operands.begin(), node.operands.end(),
                                [this](NodeId x) { return from_product_.count(x) != 0; })))
       from_product_.insert(id);
+    if (!is_half(node.dtype) && is_near_memory(b, node)) near_memory_.insert(id);
+  }
+
+  // Whether it takes a few instructions from what lies in memory: halves, which are stored where a
+  // product or a reduction gives them, and inputs. So it is computed wherever it is read.
+  bool is_near_memory(const GraphBuilder& b, const Node& node) const {
+    if (traits(node.op).kind == OpKind::kSource) return true;
+    if (node.op == Op::kCast && is_half(b.dtype(node.operands[0]))) return true;
+    const bool passes = is_simple(node.op) || node.op == Op::kView;
+    return passes && std::ranges::all_of(node.operands, [&](NodeId x) {
+             return b.node(x).op == Op::kInput || near_memory_.count(x) != 0;
+           });
   }
 
   NodeId number(NodeId id) const {
@@ -84,6 +98,7 @@ class Sharer {
   }
 
   std::set<NodeId> from_product_;
+  std::set<NodeId> near_memory_;  // of those that are no halves
   std::map<NodeId, NodeId> number_;
   std::map<Arithmetic, NodeId> arithmetic_;
   std::map<Walk, NodeId> views_;
