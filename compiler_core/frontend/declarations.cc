@@ -14,11 +14,16 @@ bool equal_but_for_ones(Shape a, Shape b) {
 }
 
 // These ops save for their backward ops what has the dtype of the parameters on a CPU and f32 on a
-// GPU, or one axis more.
+// GPU, or one axis more. Torch's metadata has running statistics of halves as f32.
 bool leaves_type_to_device(const ExportedNode& node, size_t output) {
-  const std::string_view op = short_name(node.target);
-  return output > 0 && (op == "aten.native_layer_norm.default" ||
-                        op == "aten._scaled_dot_product_cudnn_attention.default");
+  static constexpr std::string_view kOps[] = {
+      "aten.native_layer_norm.default",
+      "aten._scaled_dot_product_cudnn_attention.default",
+      "aten._native_batch_norm_legit.no_stats",
+      "aten._native_batch_norm_legit_functional.default",
+      "aten._batch_norm_with_update_functional.default",
+  };
+  return output > 0 && std::ranges::find(kOps, short_name(node.target)) != std::end(kOps);
 }
 
 }  // namespace

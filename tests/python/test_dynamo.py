@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import threading
@@ -420,3 +421,40 @@ def test_flash_attention_in_training_does_not_wait_for_a_generators_state() -> N
         assert refused(lambda q: forward(q, 0.0), q) == ["aten.empty.memory_format"] * 2
         assert refused(lambda q: forward(q, 0.5), q) == ["aten._scaled_dot_product_flash_attention.default"]
         assert refused(backward, q, log_sums, state) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_batch_norms_of_halves_train(dtype: torch.dtype, autocast: bool) -> None:
+    """Torch's metadata has statistics on a CPU as halves where they are f32, and running ones as f32 where not."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3), nn.BatchNorm2d(4))
+    x = torch.randn(8, 3, 12, 12)
+    if not autocast:
+        model, x = model.to(dtype), x.to(dtype)
+    other = copy.deepcopy(model)
+    results = []
+    for trained, run in ((model, model), (other, compiled(other))):
+        with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+            y = run(x)
+        (y.float() * torch.arange(y.numel()).reshape(y.shape).sin()).sum().backward()
+        weights = [trained[i].weight.grad.float() for i in (1, 3, 4)]
+        results.append(weights + [each.float() for each in trained.buffers()])
+    for want, have in zip(*results, strict=True):
+        assert ((have - want).norm() / want.norm()).item() < 0.05
+    if not autocast:
+        assert partitions(model, x) == [[True], [True]]  # forward and backward
+
+
+def test_results_of_another_dtype_than_torch_was_told_are_converted() -> None:
+    @torch.library.custom_op("kiln_tests::doubled", mutates_args=())
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    @doubled.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x, dtype=torch.bfloat16)
+
+    x = torch.randn(5, 7)
+    run = compiled(lambda x: doubled(x) * 3 + 1)
+    for _ in range(2):
+        torch.testing.assert_close(run(x), (2 * x).bfloat16() * 3 + 1)

@@ -81,7 +81,9 @@ def _unpermuted(sizes: tuple[int, ...], order: Sequence[int] | None) -> tuple[tu
 class Launcher:
     """A program as a function of tensors on ``device``. Any number of threads and streams may call it.
 
-    ``trusted``: inputs whose strides the caller vouches for; the others are copied where theirs differ.
+    ``trusted``: inputs whose strides the caller vouches for; the others are copied where theirs differ. Their dtypes
+    are looked at in the first call: what torch's metadata says of an op's results is not always what the op gives
+    (batch norm's statistics on a CPU), and such inputs are converted from then on.
     ``orders``: of each output, the axes of the caller's tensor in the order in which the program has them; None:
     in their own.
     """
@@ -104,6 +106,7 @@ class Launcher:
         self._written = Struct(f"{len(program.outputs)}N").pack
         self._axes = [(index, axis) for index, info in enumerate(program.inputs)
                       for axis, size in enumerate(info.sizes) if size < 0]
+        self._conversions: list[tuple[int, torch.dtype]] | None = None  # None: not known yet
         self._layouts = [(index, info.strides) for index, info in enumerate(program.inputs) if index not in trusted]
         self._by_size: dict[tuple[int, ...], _Sized] = {}
         self._static = None if program.symbols else _Sized(program, (), self._orders)
@@ -140,6 +143,12 @@ class Launcher:
             torch._C._cuda_maybeExchangeDevice(before)
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if self._conversions is None:
+            dtypes = [DTYPES[info.type_code] for info in self.program.inputs]
+            self._conversions = [(index, dtype) for index, dtype in enumerate(dtypes) if tensors[index].dtype != dtype]
+        for index, dtype in self._conversions:
+            tensors = list(tensors)
+            tensors[index] = tensors[index].to(dtype)
         for index, strides in self._layouts:
             if not has_layout(tensors[index], strides):
                 tensors = list(tensors)

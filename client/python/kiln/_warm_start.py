@@ -22,7 +22,7 @@ from kiln._cuda_graphs import Boxed
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph
 
-_FORMAT = 6  # of what CompiledGraph and its steps pickle
+_FORMAT = 7  # of what CompiledGraph and its steps pickle
 _MADE_BY = f"{__version__}-{_FORMAT}"
 _current = threading.local()  # .settings: of the torch.compile that this thread is in
 
