@@ -13,6 +13,13 @@ constexpr int64_t kVector = 8;       // elements of 16 bytes
 constexpr int64_t kMostImageBytes = int64_t{1} << 30, kMostWeightBytes = int64_t{1} << 29;
 constexpr int64_t kMostReach = int64_t{1} << 14;  // of a row or a column of windows
 
+}  // namespace
+
+int channels_last_axis(int axis) {
+  constexpr int kPlaces[] = {0, 3, 1, 2};
+  return kPlaces[axis];
+}
+
 bool puts_channels_last(const Graph& graph, const Node& view) {
   if (view.op != Op::kView) return false;
   const Shape& from = graph.node(view.operands[0]).shape;
@@ -27,13 +34,6 @@ bool puts_channels_last(const Graph& graph, const Node& view) {
   }
   const ViewAttr expected = canonical_view(shape, {std::move(strides), 0});
   return view.shape == shape && canonical_view(shape, std::get<ViewAttr>(view.attr)) == expected;
-}
-
-}  // namespace
-
-int channels_last_axis(int axis) {
-  constexpr int kPlaces[] = {0, 3, 1, 2};
-  return kPlaces[axis];
 }
 
 bool may_end_channels_last(const Graph& graph, NodeId convolution) {

@@ -13,6 +13,9 @@ namespace kiln {
 // The axis of [n, height, width, channels] that axis `axis` of [n, channels, height, width] is.
 int channels_last_axis(int axis);
 
+// Whether `view` is a View that reads an image as it stands, its channels last.
+bool puts_channels_last(const Graph& graph, const Node& view);
+
 // Whether the kernels that store channels last (cuda.convolution.wgmma) are written for
 // `convolution`: halves of two spatial axes, known sizes, no groups, channels in whole 16 bytes.
 // REQUIRES: it is a node of `graph`.

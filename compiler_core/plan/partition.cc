@@ -197,12 +197,14 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));
+    // Before images are laid out: gradients of weights read them so.
+    TRY(graph, passed("share_exchanged_images", share_transposes(graph, Transpose::kFirstAxes)));
     // Behind all passes that carry Views to the inputs: its own stand between values that are stored.
     if (options.rules.channels_last) {
       TRY(graph, passed("keep_channels_last", keep_channels_last(graph)));
     }
     TRY(graph, passed("round_products", round_products(graph)));
-    TRY(graph, passed("share_transposes", share_transposes(graph)));
+    TRY(graph, passed("share_transposes", share_transposes(graph, Transpose::kLastAxes)));
     TRY(graph, passed("arrange_products", arrange_products(graph)));
   }
   if (options.rules.attention) {

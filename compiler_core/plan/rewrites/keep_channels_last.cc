@@ -97,11 +97,28 @@ class ChannelsLastChooser {
       const Node& node = graph_.node(id);
       if (may_end_channels_last(graph_, id)) ++of(node.operands[0]).last;
       if (may_end_channels_last(graph_, id) || traits(node.op).kind == OpKind::kReduce) continue;
+      if (puts_channels_last(graph_, node)) {
+        ++of(node.operands[0]).last;
+        continue;
+      }
+      if (exchanges_images_and_channels(node)) continue;
       for (const NodeId operand : node.operands)
         if (is_image(graph_.node(operand)) && class_of(operand) != class_of(id))
           ++of(operand).second;
     }
     for (const NodeId id : graph_.outputs()) ++of(id).second;
+  }
+
+  // A gradient of weights reads images so: they are turned before, whatever their order.
+  bool exchanges_images_and_channels(const Node& node) const {
+    if (node.op != Op::kView || !is_image(node) || !is_image(graph_.node(node.operands[0])))
+      return false;
+    const Shape& from = graph_.node(node.operands[0]).shape;
+    std::vector<Dim> strides = contiguous_strides(from);
+    std::swap(strides[0], strides[1]);
+    const auto& view = std::get<ViewAttr>(node.attr);
+    return node.shape == Shape{from[1], from[0], from[2], from[3]} && view.strides == strides &&
+           view.offset.is(0);
   }
 
   // Kernels of groups read and write planes of channels: images would be turned around each.
@@ -162,8 +179,9 @@ class ChannelsLastKeeper {
       if (rewrite_[id] == kInvalidNode) rewrite_[id] = emit(b_, node, std::move(operands));
     }
     for (const NodeId id : graph_.outputs()) second(id);
-    TRY(const Graph kept, rewrite_.finish());
-    return rewrite_nodes(kept, emit);  // without what nobody reads any more
+    TRY(Graph kept, rewrite_.finish());
+    TRY(kept, share_equal_nodes(kept));  // what was read channels last before
+    return rewrite_nodes(kept, emit);    // without what nobody reads any more
   }
 
  private:

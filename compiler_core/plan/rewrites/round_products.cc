@@ -45,7 +45,7 @@ class Rounder {
         continue;
       }
       rewrite_[id] = emit(b, node, rewrite_.operands(node));
-      if (node.op != Op::kMatmul) continue;
+      if (traits(node.op).kind != OpKind::kContract) continue;
       if (const auto rounding = rounding_of(id)) round(id, *rounding);
     }
     return rewrite_.finish();
@@ -92,6 +92,11 @@ class Rounder {
       for (NodeId reader : users(user))
         if (!add_select(all, reader, user) && !add_reader(all, reader, user, product))
           return std::nullopt;
+    }
+    if (node(product).op == Op::kConvolution) {
+      // Its bias belongs to its channels, which are not its last axis.
+      const bool is_plain = all && all->bias == kInvalidNode;
+      return is_plain && views > 0 && users(product).size() >= 2 ? all : std::nullopt;
     }
     const bool helps = views >= 2 || (rearranged && all && all->bias != kInvalidNode);
     return helps ? all : std::nullopt;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "compiler_core/ir/affine.h"
 #include "compiler_core/passes/rewrite.h"
@@ -8,9 +9,18 @@
 namespace kiln {
 namespace {
 
-Shape turned(Shape shape) {
-  std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-  return shape;
+// The axes that a transpose exchanges, of a shape of `rank`; nothing where it has too few.
+struct Exchange {
+  size_t first, second;
+};
+std::optional<Exchange> exchange_of(Transpose transpose, size_t rank) {
+  if (transpose == Transpose::kFirstAxes)
+    return rank < 3 ? std::nullopt : std::optional(Exchange{0, 1});
+  return rank < 2 ? std::nullopt : std::optional(Exchange{rank - 2, rank - 1});
+}
+std::vector<Dim> exchanged(std::vector<Dim> of_axes, const Exchange& axes) {
+  std::swap(of_axes[axes.first], of_axes[axes.second]);
+  return of_axes;
 }
 
 // What computes a value: equal for values that are equal.
@@ -24,22 +34,34 @@ struct Computation {
   auto operator<=>(const Computation&) const = default;
 };
 
-// Finds the pairs of values of which one is the other with its last two axes exchanged.
+// Finds the pairs of values of which one is the other transposed.
 class Twins {
  public:
-  explicit Twins(const Graph& graph)
+  Twins(const Graph& graph, Transpose transpose)
       : graph_(graph),
+        transpose_(transpose),
         twin_(static_cast<size_t>(graph.size()), kInvalidNode),
-        is_across_(static_cast<size_t>(graph.size()), false) {
+        is_across_(static_cast<size_t>(graph.size()), false),
+        is_multiplied_(static_cast<size_t>(graph.size()), false) {
     const std::vector<bool> live = live_nodes(graph);
-    for (NodeId id = 0; id < graph.size(); ++id)
-      if (live[static_cast<size_t>(id)]) visit(id);
+    for (NodeId id = 0; id < graph.size(); ++id) {
+      if (!live[static_cast<size_t>(id)]) continue;
+      visit(id);
+      if (traits(graph.node(id).op).kind != OpKind::kContract) continue;
+      for (const NodeId operand : graph.node(id).operands) {
+        is_multiplied_[static_cast<size_t>(operand)] = true;
+        if (graph.node(operand).op == Op::kView)
+          is_multiplied_[static_cast<size_t>(graph.node(operand).operands[0])] = true;
+      }
+    }
   }
 
-  // What `id` is the transpose of and need not be computed for; kInvalidNode: nothing.
+  // What `id` is the transpose of and need not be computed for; kInvalidNode: nothing. Only of what
+  // products read, which is stored: a norm would have to read a stored value instead of what it is of.
   NodeId instead_of(NodeId id) const {
     const NodeId twin = twin_[static_cast<size_t>(id)];
-    if (twin == kInvalidNode || twin == id || !is_elementwise(graph_.node(id).op))
+    if (twin == kInvalidNode || twin == id || !is_elementwise(graph_.node(id).op) ||
+        !is_multiplied_[static_cast<size_t>(id)])
       return kInvalidNode;
     const bool across = is_across_[static_cast<size_t>(id)];
     const bool keeps = across == is_across_[static_cast<size_t>(twin)] ? id < twin : !across;
@@ -49,25 +71,26 @@ class Twins {
  private:
   void visit(NodeId id) {
     const Node& node = graph_.node(id);
-    if (node.shape.size() < 2 || !(is_elementwise(node.op) || node.op == Op::kView)) return;
+    const auto axes = exchange_of(transpose_, node.shape.size());
+    if (!axes || !(is_elementwise(node.op) || node.op == Op::kView)) return;
     Computation own{node.op, node.dtype, node.shape, {}, 0, node.operands};
     Computation other = own;
-    other.shape = turned(node.shape);
+    other.shape = exchanged(node.shape, *axes);
     if (node.op == Op::kView) {
       const auto& view = std::get<ViewAttr>(node.attr);
-      own.strides = other.strides = view.strides;
+      own.strides = view.strides;
+      other.strides = exchanged(view.strides, *axes);
       own.offset = other.offset = view.offset;
-      std::swap(other.strides[other.strides.size() - 1], other.strides[other.strides.size() - 2]);
-      is_across_[static_cast<size_t>(id)] =
-          !view.strides.back().is(1) && !view.strides.back().is(0);
+      const Dim &outer = view.strides[axes->first], &inner = view.strides[axes->second];
+      is_across_[static_cast<size_t>(id)] = outer.is_constant() && inner.is_constant() &&
+                                            !outer.is(0) && outer.constant() < inner.constant();
     } else {
-      for (NodeId& operand : other.operands) {
-        const auto at = static_cast<size_t>(operand);
-        if (is_across_[at]) is_across_[static_cast<size_t>(id)] = true;
-        operand = twin_of(operand);
-        if (operand == kInvalidNode) other.operands.clear();
-        if (other.operands.empty()) break;
-      }
+      is_across_[static_cast<size_t>(id)] = std::ranges::any_of(
+          node.operands,
+          [this](NodeId operand) { return is_across_[static_cast<size_t>(operand)]; });
+      for (NodeId& operand : other.operands) operand = twin_of(operand);
+      if (std::ranges::find(other.operands, kInvalidNode) != other.operands.end())
+        other.operands.clear();
     }
     if (traits(node.op).commutative) {
       std::ranges::sort(own.operands);
@@ -95,21 +118,24 @@ class Twins {
   NodeId twin_of(NodeId id) const { return twin_[static_cast<size_t>(id)]; }
 
   const Graph& graph_;
+  const Transpose transpose_;
   std::vector<NodeId> twin_;
-  std::vector<bool> is_across_;  // reads something across the order in which it lies
+  std::vector<bool>
+      is_across_;  // reads something with these axes not in the order in which it lies
+  std::vector<bool> is_multiplied_;
   std::map<Computation, NodeId> known_;
 };
 
-NodeId transposed(GraphBuilder& b, NodeId x, const Shape& shape) {
-  std::vector<Dim> strides = contiguous_strides(b.shape(x));
-  std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
-  return b.view(x, shape, std::move(strides), 0);
+NodeId transposed(GraphBuilder& b, NodeId x, Transpose transpose) {
+  const Shape shape = b.shape(x);
+  const Exchange axes = *exchange_of(transpose, shape.size());
+  return b.view(x, exchanged(shape, axes), exchanged(contiguous_strides(shape), axes), 0);
 }
 
 }  // namespace
 
-Result<Graph> share_transposes(const Graph& graph) {
-  const Twins twins(graph);
+Result<Graph> share_transposes(const Graph& graph, Transpose transpose) {
+  const Twins twins(graph, transpose);
   Rewrite rewrite(graph);
   const std::vector<bool> live = live_nodes(graph);
   for (NodeId root = 0; root < graph.size(); ++root) {
@@ -130,10 +156,11 @@ Result<Graph> share_transposes(const Graph& graph) {
       rewrite.builder.set_origin(graph.origin_of(id));
       rewrite[id] = instead == kInvalidNode
                         ? emit(rewrite.builder, node, rewrite.operands(node))
-                        : transposed(rewrite.builder, rewrite[instead], node.shape);
+                        : transposed(rewrite.builder, rewrite[instead], transpose);
     }
   }
-  return rewrite.finish();
+  TRY(const Graph shared, rewrite.finish());
+  return rewrite_nodes(shared, emit);  // without what nobody reads any more
 }
 
 }  // namespace kiln
