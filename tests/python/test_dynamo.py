@@ -458,3 +458,22 @@ def test_results_of_another_dtype_than_torch_was_told_are_converted() -> None:
     run = compiled(lambda x: doubled(x) * 3 + 1)
     for _ in range(2):
         torch.testing.assert_close(run(x), (2 * x).bfloat16() * 3 + 1)
+
+
+def test_what_no_kernel_was_made_of_runs_eager_and_the_rest_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_as_it_is = _settings.Settings.compile
+
+    def compile(self: _settings.Settings, model_json: bytes, *rest: Any) -> Any:
+        if b"aten.convolution" in model_json:
+            raise kiln.InternalError("no candidate of the convolution kernel 0123 survived on cpu: 3 wrong_result")
+        return compile_as_it_is(self, model_json, *rest)
+
+    monkeypatch.setattr(_settings.Settings, "compile", compile)
+    monkeypatch.setattr(torch._functorch.config, "enable_autograd_cache", False)
+    model, x = Convolutions(), torch.randn(4, 3, 8, 8)
+    want = gradients(copy.deepcopy(model), x)
+    for have, expected in zip(gradients(model, x, run=compiled(model)), want, strict=True):
+        torch.testing.assert_close(have, expected, rtol=1e-3, atol=1e-5)
+    for graph in kiln.explain(model, x).graphs:
+        assert any(part.in_kiln for part in graph.partitions)
+        assert all("convolution" in each.op for each in graph.refused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,18 @@ def place_of(node: fx.Node) -> str:
     lines = [line for line in str(node.meta.get("stack_trace") or "").splitlines()
              if line.strip(" ~^")]  # newer versions of torch underline the expression
     return lines[-2].strip() + ": " + lines[-1].strip() if len(lines) > 1 else ""
+
+
+#: Parts of the names of ops that a kernel of a family may be of, where that is known.
+_OPS_OF = {"convolution": ("convolution",), "attention": ("attention",), "attention_gradient": ("attention",),
+           "matmul": ("mm", "linear", "matmul")}
+
+
+def _nodes_to_blame(nodes: Sequence[fx.Node], failure: str) -> list[fx.Node]:
+    """Those of which no kernel came out right on any device, by what the service says of it."""
+    found = re.match(r"no candidate of the (\w+) kernel ", failure)
+    words = _OPS_OF.get(found[1], ()) if found else ()
+    return [node for node in nodes if any(word in str(node.target).split(".")[-2:][0] for word in words)]
 
 
 class GraphCompiler:
@@ -105,11 +118,12 @@ class GraphCompiler:
         write_where_it_lies(self._graph)
         write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
-        self._not_kiln = {each.node for each in self.report.refused}
-        steps: list[Step] = []
-        for partition in partitions(self._graph, self.report.refused, self._returned()):
-            step = self._kiln_step(partition) if partition.in_kiln else None
-            steps += self._uncovered_steps(partition) if step is None else [step]
+        trusted = frozenset(self._trusted)
+        while (steps := self._steps()) is None:  # one node less each time
+            self._trusted = set(trusted)
+            self.strides.clear()
+            self.report.partitions.clear()
+            self.report.in_inductor.clear()
         results = fx.map_arg(self._output.args[0], lambda node: (self._slot(node),))
         inlined = [node for node in self._output.all_input_nodes if is_inlined(node, self._not_kiln)]
         if inlined:
@@ -126,6 +140,18 @@ class GraphCompiler:
         announces = capture is None and self.report.name == "backward" and self._captures.forward_is_captured
         return CompiledGraph(self._device, len(self._slot_of), self._constants, steps, list(results), said, capture,
                              announces)
+
+    def _steps(self) -> list[Step] | None:
+        """Those of all partitions. None: some nodes more are refused, since a kernel of theirs could not be made."""
+        self._not_kiln = {each.node for each in self.report.refused}
+        steps: list[Step] = []
+        for partition in partitions(self._graph, self.report.refused, self._returned()):
+            known = len(self.report.refused)
+            step = self._kiln_step(partition) if partition.in_kiln else None
+            if len(self.report.refused) > known:
+                return None
+            steps += self._uncovered_steps(partition) if step is None else [step]
+        return steps
 
     def _eager(self) -> Boxed:
         from functorch.compile import make_boxed_func
@@ -205,7 +231,10 @@ class GraphCompiler:
                             [self._slot(node) for node in outputs], trusted, orders)
             step.load(self._settings, self._device)
         except (KilnError, NotEmittable) as error:
-            self._say_failure(str(error))
+            blamed = _nodes_to_blame(partition.nodes, str(error))
+            self.report.refused += [Refusal(node, str(error)) for node in blamed]
+            if not blamed:
+                self._say_failure(str(error))
             for node in outputs:
                 self.strides.pop(node, None)
             return None
