@@ -240,7 +240,8 @@ typedef enum kiln_kind {
 typedef struct kiln_tensor {
   const char* name; /* "net.0.weight", "x"; of a mutation, the input's; "" where there is none */
   kiln_kind kind;
-  uint8_t type_code, type_bits; /* as DLPack's DLDataType has them: {2, 32} is f32 */
+  /* As DLPack's DLDataType has them: {2, 32} is f32. {0, 0}: an input that the program does not read. */
+  uint8_t type_code, type_bits;
   int16_t rank;
   const int64_t* sizes;   /* -1 where a size depends on the call */
   const char* shape;      /* "[s0,128]", with the symbols */

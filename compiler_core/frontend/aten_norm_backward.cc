@@ -40,16 +40,30 @@ Expr normalised_backward(Expr g, Expr value, Expr rstd, const std::vector<int>& 
   return rstd * (g - mean_over(g, axes) - value * mean_over(g * value, axes));
 }
 
+// The axes that a norm repeats along, and those of normalized_shape, which it is over.
+struct NormAxes {
+  std::vector<int> lead, tail;
+};
+NormAxes axes_around(Call& c, size_t rank) {
+  const size_t count = c.sizes("normalized_shape").size();
+  if (!c.ok()) return {};
+  if (count == 0 || count > rank) {
+    c.invalid("normalized_shape does not fit");
+    return {};
+  }
+  NormAxes axes{std::vector<int>(rank - count), std::vector<int>(count)};
+  std::iota(axes.lead.begin(), axes.lead.end(), 0);
+  std::iota(axes.tail.begin(), axes.tail.end(), static_cast<int>(rank - count));
+  return axes;
+}
+
 Values native_layer_norm_backward(Call& c) {
   const Expr grad = tensor(c, "grad_out"), x = tensor(c, "input"), mean = tensor(c, "mean"),
              rstd = tensor(c, "rstd");
   const std::optional<Expr> weight = optional(c, "weight");
   const std::vector<bool> mask = c.flags("output_mask");
-  const size_t rank = x.shape().size(), count = c.sizes("normalized_shape").size();
-  if (!c.ok() || count == 0 || count > rank) return {c.invalid("normalized_shape does not fit")};
-  std::vector<int> lead(rank - count), tail(count);
-  std::iota(lead.begin(), lead.end(), 0);
-  std::iota(tail.begin(), tail.end(), static_cast<int>(rank - count));
+  const auto [lead, tail] = axes_around(c, x.shape().size());
+  if (!c.ok()) return {};
   const Expr g = wide(grad), v = wide(x), scale = rstd.cast(v.dtype());
   const Expr value = (v - mean.cast(v.dtype())) * scale;
   const Expr inner = weight ? g * weight->cast(v.dtype()) : g;
@@ -64,11 +78,8 @@ Values rms_norm_backward(Call& c) {
   const Expr grad = tensor(c, "grad_out"), x = tensor(c, "input"), rstd = tensor(c, "rstd");
   const std::optional<Expr> weight = optional(c, "weight");
   const std::vector<bool> mask = c.flags("output_mask");
-  const size_t rank = x.shape().size(), count = c.sizes("normalized_shape").size();
-  if (!c.ok() || count == 0 || count > rank) return {c.invalid("normalized_shape does not fit")};
-  std::vector<int> lead(rank - count), tail(count);
-  std::iota(lead.begin(), lead.end(), 0);
-  std::iota(tail.begin(), tail.end(), static_cast<int>(rank - count));
+  const auto [lead, tail] = axes_around(c, x.shape().size());
+  if (!c.ok()) return {};
   const Expr g = wide(grad), v = wide(x), scale = rstd.cast(v.dtype()), value = v * scale;
   const Expr inner = weight ? g * weight->cast(v.dtype()) : g;
   const Expr dx = scale * (inner - value * mean_over(inner * value, tail));

@@ -1,6 +1,9 @@
 // Pooling over windows of one size (windows.h). Half types are summed in f32.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/frontend/windows.h"
 
 namespace kiln {
@@ -25,9 +28,91 @@ Values max_pool_with_indices(Call& c) {
   return {maxima, places_of_maxima(c.b, windows, maxima, w)};
 }
 
+// Which windows an element of the operand may be in, along each axis: `reach` of them, a stride
+// apart, of which the last one begins before the element or with it. REQUIRES: sizes are known.
+struct WindowsOfElement {
+  std::vector<int64_t> reach;
+  std::vector<int64_t> behind;  // elements behind those that the last window is a stride before
+  int64_t count() const {
+    return std::accumulate(reach.begin(), reach.end(), int64_t{1}, std::multiplies<>());
+  }
+};
+WindowsOfElement windows_of_element(const Windows& w) {
+  WindowsOfElement windows;
+  for (size_t i = 0; i < w.axes(); ++i) {
+    windows.reach.push_back(ceil_div(w.dilation[i] * (w.size[i] - 1) + 1, w.stride[i]));
+    const Dim end = w.in[i] + Dim(w.padding[i]) - w.out[i] * Dim(w.stride[i]);
+    windows.behind.push_back(std::max<int64_t>(0, end.constant()));
+  }
+  return windows;
+}
+
+// x [lead..., out...], a value for each window, as one tensor [lead..., in...] for each of the
+// windows that an element may be in. `outside` is the value of windows that there are not.
+std::vector<NodeId> values_by_element(GraphBuilder& b, NodeId x, const Windows& w,
+                                      const WindowsOfElement& windows, ConstantAttr outside) {
+  const size_t lead = b.shape(x).size() - w.axes();
+  std::vector<Dim> low(lead, 0), high = low;
+  std::vector<int64_t> begin;
+  for (size_t i = 0; i < w.axes() && b.ok(); ++i) {
+    // Each value once for every element until the next window begins.
+    Shape joined = b.shape(x), repeated = joined;
+    joined[lead + i] = joined[lead + i] * Dim(w.stride[i]);
+    const auto after = static_cast<std::ptrdiff_t>(lead + i + 1);
+    repeated.insert(repeated.begin() + after, w.stride[i]);
+    std::vector<int> axes(b.shape(x).size());
+    for (size_t k = 0; k < axes.size(); ++k) axes[k] = static_cast<int>(k <= lead + i ? k : k + 1);
+    x = b.reshape(b.broadcast_in(x, std::move(repeated), axes), std::move(joined));
+    const int64_t before = (windows.reach[i] - 1) * w.stride[i] - w.padding[i];
+    begin.push_back(std::max<int64_t>(0, -before));
+    low.emplace_back(std::max<int64_t>(0, before));
+    high.push_back(windows.behind[i]);
+  }
+  x = b.pad(x, std::move(low), std::move(high), outside);
+  std::vector<NodeId> values = {x};
+  for (size_t i = 0; i < w.axes(); ++i) {
+    std::vector<NodeId> along;
+    for (const NodeId each : values)
+      for (int64_t k = 0; k < windows.reach[i] && b.ok(); ++k)
+        along.push_back(
+            b.slice(each, static_cast<int>(lead + i), begin[i] + k * w.stride[i], w.in[i]));
+    values = std::move(along);
+  }
+  return values;
+}
+
+// The place of each element in its plane, as i64 of `shape`, which ends with the plane's sizes.
+NodeId places_in_planes(GraphBuilder& b, const Shape& shape, size_t axes) {
+  NodeId place = kInvalidNode;
+  for (size_t axis = shape.size() - axes; axis < shape.size(); ++axis) {
+    const NodeId at = coordinate(b, shape, axis);
+    const NodeId size = b.broadcast(size_value(b, shape[axis], DType::kI64), shape);
+    place = place == kInvalidNode ? at : b.binary(Op::kAdd, b.binary(Op::kMul, place, size), at);
+  }
+  return place;
+}
+
 // Each gradient is added to the element that its index names, plane by plane.
 template <size_t axes>
+NodeId scatter_to_places(GraphBuilder& b, NodeId gradient, NodeId indices, const Shape& shape) {
+  const auto split = [](const Shape& s) { return s.end() - static_cast<std::ptrdiff_t>(axes); };
+  const Dim lead = numel(Shape(shape.begin(), split(shape)));
+  const Dim plane = numel(Shape(split(shape), shape.end()));
+  const Shape from = b.shape(gradient), rows = {lead, numel(Shape(split(from), from.end()))};
+  const NodeId offset = b.binary(Op::kMul, coordinate(b, rows, 0),
+                                 b.broadcast(size_value(b, plane, DType::kI64), rows));
+  const NodeId places = b.binary(Op::kAdd, b.reshape(indices, rows), offset);
+  const DType wide = compute_type(b.dtype(gradient));
+  const NodeId zeros = b.broadcast(b.constant(wide, 0), {lead * plane});
+  const NodeId sums = b.scatter(zeros, b.reshape(places, {numel(rows)}),
+                                b.reshape(b.cast(gradient, wide), {numel(rows)}), Combine::kAdd);
+  return b.reshape(sums, shape);
+}
+
+// Each element takes the gradients of the windows whose index names it, where few windows may.
+template <size_t axes>
 Values max_pool_backward(Call& c) {
+  constexpr int64_t kMostWindows = 25;
   GraphBuilder& b = c.b;
   const NodeId gradient = c.tensor("grad_output"), x = c.tensor("self");
   const NodeId indices = c.tensor("indices");
@@ -35,21 +120,31 @@ Values max_pool_backward(Call& c) {
   const Shape shape = b.shape(x), from = b.shape(gradient);
   if (shape.size() <= axes || from.size() != shape.size() || b.shape(indices) != from)
     return {c.invalid("needs a gradient and indices of one shape, of the operand's rank")};
-  const auto planes = [](const Shape& s) {
-    return numel(Shape(s.begin(), s.end() - static_cast<std::ptrdiff_t>(axes)));
-  };
-  const Dim lead = planes(shape);
-  const Dim plane = numel(Shape(shape.end() - static_cast<std::ptrdiff_t>(axes), shape.end()));
-  const Dim pooled = numel(Shape(from.end() - static_cast<std::ptrdiff_t>(axes), from.end()));
-  const Shape rows = {lead, pooled};
-  const NodeId offset = b.binary(Op::kMul, coordinate(b, rows, 0),
-                                 b.broadcast(size_value(b, plane, DType::kI64), rows));
-  const NodeId places = b.binary(Op::kAdd, b.reshape(indices, rows), offset);
   const DType type = b.dtype(gradient), wide = compute_type(type);
-  const NodeId zeros = b.broadcast(b.constant(wide, 0), {lead * plane});
-  const NodeId sums = b.scatter(zeros, b.reshape(places, {lead * pooled}),
-                                b.reshape(b.cast(gradient, wide), {lead * pooled}), Combine::kAdd);
-  return {b.cast(b.reshape(sums, shape), type)};
+  const auto scattered = [&]() -> Values {
+    return {b.cast(scatter_to_places<axes>(b, gradient, indices, shape), type)};
+  };
+  if (!is_constant(Shape(shape.end() - static_cast<std::ptrdiff_t>(axes), shape.end())))
+    return scattered();
+  const Windows w = read_windows(c, shape, axes);
+  if (!c.ok()) return {};
+  if (!std::equal(w.out.begin(), w.out.end(), from.end() - static_cast<std::ptrdiff_t>(axes)))
+    return {c.invalid("needs a gradient of each window")};
+  const WindowsOfElement windows = windows_of_element(w);
+  if (windows.count() > kMostWindows) return scattered();
+  const NodeId place = places_in_planes(b, shape, axes);
+  const NodeId zero = b.broadcast(b.constant(wide, 0), shape);
+  const std::vector<NodeId> gradients =
+      values_by_element(b, gradient, w, windows, constant_bits(type, 0));
+  const std::vector<NodeId> named =
+      values_by_element(b, indices, w, windows, {static_cast<uint64_t>(-1)});
+  NodeId sum = kInvalidNode;
+  for (size_t i = 0; i < gradients.size() && b.ok(); ++i) {
+    const NodeId part =
+        b.select(b.binary(Op::kEq, named[i], place), b.cast(gradients[i], wide), zero);
+    sum = i == 0 ? part : b.binary(Op::kAdd, sum, part);
+  }
+  return {b.cast(sum, type)};
 }
 
 // How many elements the windows along axis i hold, as f32 [out]: of the operand alone or with its

@@ -70,19 +70,6 @@ double correction_of(Call& c) {
 }
 
 template <bool root>
-Values variance(Call& c) {
-  GraphBuilder& b = c.b;
-  const NodeId x = c.tensor("self");
-  const std::vector<int> axes = c.axes("dim", b.shape(x).size());
-  const double correction = correction_of(c);
-  if (!c.ok()) return {};
-  const DType type = b.dtype(x);
-  if (!is_float(type)) return {c.invalid("variance of a dtype that is not a float")};
-  NodeId result = moments(c, b.cast(x, compute_type(type)), axes, correction).variance;
-  if (root) result = b.unary(Op::kSqrt, result);
-  return {b.cast(drop_axes(b, result, axes, c.flag("keepdim", false)), type)};
-}
-template <bool root>
 Values var_mean(Call& c) {
   GraphBuilder& b = c.b;
   const NodeId x = c.tensor("self");
@@ -96,6 +83,11 @@ Values var_mean(Call& c) {
   const NodeId spread = root ? b.unary(Op::kSqrt, m.variance) : m.variance;
   return {b.cast(drop_axes(b, spread, axes, keep), type),
           b.cast(drop_axes(b, m.mean, axes, keep), type)};
+}
+template <bool root>
+Values variance(Call& c) {
+  const Values both = var_mean<root>(c);
+  return both.empty() ? both : Values{both[0]};
 }
 
 Values product(Call& c) {

@@ -308,18 +308,6 @@ class Interpreter {
     });
   }
 
-  static Op combining_op(Op reduce) {
-    switch (reduce) {
-      case Op::kReduceSum:
-        return Op::kAdd;
-      case Op::kReduceProd:
-        return Op::kMul;
-      case Op::kReduceMax:
-        return Op::kMax;
-      default:
-        return Op::kMin;
-    }
-  }
   static double neutral_real(Op combine) {
     const double infinity = std::numeric_limits<double>::infinity();
     if (combine == Op::kAdd || combine == Op::kMul) return combine == Op::kMul;

@@ -155,4 +155,20 @@ int64_t apply_binary(Op op, int64_t a, int64_t b) {
   }
 }
 
+Op combining_op(Op reduce) {
+  switch (reduce) {
+    case Op::kReduceSum:
+      return Op::kAdd;
+    case Op::kReduceProd:
+      return Op::kMul;
+    case Op::kReduceMax:
+      return Op::kMax;
+    case Op::kReduceMin:
+      return Op::kMin;
+    default:
+      CHECK(false, "not a reduction");
+      return reduce;
+  }
+}
+
 }  // namespace kiln

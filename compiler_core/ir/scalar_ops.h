@@ -21,6 +21,9 @@ int64_t apply_unary(Op op, int64_t x, DType dtype);
 double apply_binary(Op op, double a, double b);
 int64_t apply_binary(Op op, int64_t a, int64_t b);
 
+// The binary op by which `reduce` combines two elements. REQUIRES: `reduce` is a reduction.
+Op combining_op(Op reduce);
+
 // REQUIRES: `op` is a comparison.
 template <class T>
 bool apply_compare(Op op, T a, T b) {

@@ -144,8 +144,10 @@ class Launcher:
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if self._conversions is None:
-            dtypes = [DTYPES[info.type_code] for info in self.program.inputs]
-            self._conversions = [(index, dtype) for index, dtype in enumerate(dtypes) if tensors[index].dtype != dtype]
+            # An input that the program does not read has none.
+            dtypes = [DTYPES.get(info.type_code) for info in self.program.inputs]
+            self._conversions = [(index, dtype) for index, dtype in enumerate(dtypes)
+                                 if dtype is not None and tensors[index].dtype != dtype]
         for index, dtype in self._conversions:
             tensors = list(tensors)
             tensors[index] = tensors[index].to(dtype)

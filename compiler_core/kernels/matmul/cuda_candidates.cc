@@ -377,7 +377,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 9,
+      .version = 10,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/affine.h"
@@ -61,22 +62,29 @@ std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape
     const Dim& size = shape[k];
     if (k == 0) {
       at[k] = rest;  // the index lies in the operand, so this lies on the axis
-    } else if (const auto split = rest.divide(size)) {
+      continue;
+    }
+    if (const auto split = rest.divide(size)) {
       at[k] = split->second;
       rest = split->first;
-    } else if (is_whole_vector(rest) && is_multiple(size, lanes_)) {
+      continue;
+    }
+    // What is left of a division does not depend on multiples.
+    Index multiples;
+    if (const auto parts = rest.take_multiples(size)) std::tie(multiples, rest) = *parts;
+    if (is_whole_vector(rest) && is_multiple(size, lanes_)) {
       const std::string text = fmt::format("({})", rest.text());
       const auto define = [&](const char* op) {
         return this->define(rest.level(), true, "index_t", fmt::format("{} {} {}", text, op, size));
       };
       const Register place = define("%"), line = define("/");
       at[k] = LoopVar{place.name, LoopVar::Kind::kVector, place.level, 0, size, lanes_};
-      rest =
-          LoopVar{line.name, LoopVar::Kind::kScalar, line.level, 0, quotients_of(rest, shape, k)};
+      rest = multiples + Index(LoopVar{line.name, LoopVar::Kind::kScalar, line.level, 0,
+                                       quotients_of(rest, shape, k)});
     } else {
       const Dim quotients = quotients_of(rest, shape, k);
       at[k] = variable(rest, "(", fmt::format(") % {}", size), size);
-      rest = variable(rest, "(", fmt::format(") / {}", size), quotients);
+      rest = multiples + variable(rest, "(", fmt::format(") / {}", size), quotients);
     }
   }
   return at;

@@ -104,7 +104,7 @@ bool Index::has_lanes() const {
                      [](const Term& t) { return t.var.kind == LoopVar::Kind::kLanes; });
 }
 
-std::optional<std::pair<Index, Index>> Index::divide(const Dim& divisor) const {
+std::optional<std::pair<Index, Index>> Index::take_multiples(const Dim& divisor) const {
   Index quotient, remainder(constant_);
   for (const Term& t : terms_) {
     if (const auto exact = Dim::divide_exact(t.factor, divisor))
@@ -116,8 +116,12 @@ std::optional<std::pair<Index, Index>> Index::divide(const Dim& divisor) const {
   if (!whole) return std::nullopt;
   quotient.constant_ = quotient.constant_ + *whole;
   remainder.constant_ = remainder.constant_ - *whole * divisor;
-  if (!is_less(remainder.greatest(), divisor)) return std::nullopt;
   return std::pair(quotient, remainder);
+}
+
+std::optional<std::pair<Index, Index>> Index::divide(const Dim& divisor) const {
+  const auto parts = take_multiples(divisor);
+  return parts && is_less(parts->second.greatest(), divisor) ? parts : std::nullopt;
 }
 
 std::optional<int64_t> Index::past_vector_variable() const {

@@ -55,6 +55,9 @@ class Index {
   int64_t alignment(int64_t most) const;
   bool varies_by_lane() const { return has_lanes() || !lane_stride().is(0); }
 
+  // A part of whole multiples, divided by `divisor`, and the rest, which is not negative. Nothing where
+  // the ranges do not show that.
+  std::optional<std::pair<Index, Index>> take_multiples(const Dim& divisor) const;
   // Quotient and remainder, when the ranges show that they are affine too.
   std::optional<std::pair<Index, Index>> divide(const Dim& divisor) const;
   // The constant c when this is exactly a kVector variable plus c.

@@ -185,8 +185,7 @@ class Chooser {
 
   // Around a matmul or a reduction, a kernel reads only Views of buffers.
   void store_unless_plain(NodeId id) {
-    const State s = state(id);
-    if (s.kind != State::kFree || s.indirect) store_narrow(id);
+    if (state(id).kind != State::kFree || is_indirect(id)) store_narrow(id);
   }
 
   State elementwise(NodeId id) {
@@ -280,11 +279,42 @@ class Chooser {
     const ReductionSizes sizes = reduction_sizes(graph_, n);
     const State s = state(x);
     const bool joins = s.kind == State::kFull && s.sizes == sizes;
-    if (!joins && (s.kind != State::kFree || s.indirect)) {
+    if (!joins && (s.kind != State::kFree || is_indirect(x))) {
       const NodeId shared = shared_source(x);
-      store_narrow(shared == kInvalidNode ? x : shared);
+      store_narrow(shared == kInvalidNode ? narrowest(x) : shared);
     }
     return {State::kReduced, sizes, false, state(x).depth + 1};
+  }
+
+  // Whether `id` still is what its state says: what it reads may have been stored since.
+  bool is_indirect(NodeId id) const {
+    std::vector<NodeId> stack = {id};
+    std::set<NodeId> seen;
+    while (!stack.empty()) {
+      const NodeId x = stack.back();
+      stack.pop_back();
+      if (!state(x).indirect || !seen.insert(x).second) continue;
+      if (!is_elementwise(node(x).op)) return true;
+      stack.insert(stack.end(), node(x).operands.begin(), node(x).operands.end());
+    }
+    return false;
+  }
+
+  // Of `x` and the values that it is computed from by arithmetic, one by one, with nothing else that is
+  // read indirectly: the first of the fewest bytes an element.
+  NodeId narrowest(NodeId x) const {
+    NodeId best = x;
+    for (NodeId id = x; id != kInvalidNode && is_elementwise(node(id).op);) {
+      NodeId next = kInvalidNode;
+      for (const NodeId operand : node(id).operands) {
+        if (!is_indirect(operand) || operand == next) continue;
+        if (next != kInvalidNode) return best;
+        next = operand;
+      }
+      id = next;
+      if (id != kInvalidNode && size_of(node(id).dtype) < size_of(node(best).dtype)) best = id;
+    }
+    return best;
   }
 
   // The value that `x` is computed from by arithmetic alone, if it is read indirectly, is as large

@@ -49,9 +49,12 @@ class SharedValues {
     const Node& n = node(id);
     if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
     if (in_place_[static_cast<size_t>(id)]) return false;
+    if (n.op == Op::kPad) return !is_made_of(id, 0.5);
     if (!is_elementwise(n.op)) return true;
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
-    if (is_narrower_unstored(id) || (!rules_.store_shared && is_cheap(id))) return false;
+    // However many kernels compute it, storing it moves more.
+    constexpr double kSlack = 1.05;  // for what repeats
+    if (is_made_of(id, kSlack) || (!rules_.store_shared && is_cheap(id))) return false;
     int reads = 0;
     for (NodeId operand : n.operands) {
       const Node* x = &node(operand);
@@ -68,7 +71,8 @@ class SharedValues {
     size_t reads = 0;
     double bytes = 0;  // an element of the value, at the hints; what repeats is read once
   };
-  // Nothing: much arithmetic, or none that is simple.
+  // Nothing: much arithmetic, or none that is simple. What is rounded to a half on the way is read: where
+  // it is worth it, it is stored, and takes half of what is made of it.
   std::optional<Effort> effort(NodeId id) const {
     constexpr size_t kMostNodes = 16;
     std::vector<NodeId> stack = {id}, seen;
@@ -80,18 +84,23 @@ class SharedValues {
       seen.push_back(at);
       const Node& n = node(at);
       const NodeId from = n.op == Op::kView ? n.operands[0] : at;
-      if (is_buffer(from)) {
+      if (is_buffer(from) || (!is_half(node(id).dtype) && is_rounded(from))) {
         ++effort.reads;
         effort.bytes += static_cast<double>(size_of(node(from).dtype)) *
                         std::min(1.0, elements(from) / elements(id));
         continue;
       }
-      const bool simple =
-          n.op == Op::kView || traits(n.op).kind == OpKind::kSource || is_simple(n.op);
+      const bool simple = n.op == Op::kView || n.op == Op::kPad ||
+                          traits(n.op).kind == OpKind::kSource || is_simple(n.op);
       if (!simple || seen.size() > kMostNodes) return std::nullopt;
       stack.insert(stack.end(), n.operands.begin(), n.operands.end());
     }
     return effort;
+  }
+
+  bool is_rounded(NodeId id) const {
+    const Node& n = node(id);
+    return n.op == Op::kCast && is_half(n.dtype) && !is_half(node(n.operands[0]).dtype);
   }
 
   // A few simple operations on a few buffers.
@@ -100,11 +109,10 @@ class SharedValues {
     const auto known = effort(id);
     return known && known->reads <= kMostReads;
   }
-  // Reads no more bytes than it has: however many kernels compute it, storing it moves more.
-  bool is_narrower_unstored(NodeId id) const {
-    constexpr double kSlack = 1.05;  // for what repeats
+  // Reads no more than this part of the bytes that it has.
+  bool is_made_of(NodeId id, double part) const {
     const auto known = effort(id);
-    return known && known->bytes <= kSlack * static_cast<double>(size_of(node(id).dtype));
+    return known && known->bytes <= part * static_cast<double>(size_of(node(id).dtype));
   }
   double elements(NodeId id) const {
     return static_cast<double>(std::max<int64_t>(size_at_hints(graph_, numel(node(id).shape)), 1));

@@ -73,7 +73,9 @@ class ChannelsLastChooser {
     }
     count_readers();
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (!may_end_channels_last(graph_, id) && !few_channels(graph_, graph_.node(id))) continue;
+      if (!may_end_channels_last(graph_, id) && !few_channels(graph_, graph_.node(id)) &&
+          !lies_channels_last(id))
+        continue;
       const Readers& readers = readers_[static_cast<size_t>(class_of(id))];
       if ((readers.last > 0 && readers.last >= readers.second) ||
           find_channels_last_view(graph_, id) != kInvalidNode)
@@ -95,18 +97,52 @@ class ChannelsLastChooser {
     };
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
+      if (lies_channels_last(id)) ++of(id).last;
       if (may_end_channels_last(graph_, id)) ++of(node.operands[0]).last;
       if (may_end_channels_last(graph_, id) || traits(node.op).kind == OpKind::kReduce) continue;
       if (puts_channels_last(graph_, node)) {
         ++of(node.operands[0]).last;
         continue;
       }
-      if (exchanges_images_and_channels(node)) continue;
+      if (reads_channels_last(node) || exchanges_images_and_channels(node)) continue;
       for (const NodeId operand : node.operands)
         if (is_image(graph_.node(operand)) && class_of(operand) != class_of(id))
           ++of(operand).second;
     }
     for (const NodeId id : graph_.outputs()) ++of(id).second;
+  }
+
+  // A View of a part of an image with its channels last: what is computed so, of what is padded.
+  bool reads_channels_last(const Node& node) const {
+    if (node.op != Op::kView || !is_image(node) || !is_image(graph_.node(node.operands[0])))
+      return false;
+    const Shape& from = graph_.node(node.operands[0]).shape;
+    return node.shape[3] == from[1] && !from[1].is(1) &&
+           std::get<ViewAttr>(node.attr).strides[3] == contiguous_strides(from)[1];
+  }
+
+  // What is read of an input where channels are neighbours, however images are cut or repeated.
+  bool lies_channels_last(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.op != Op::kView || !is_image(node) || node.shape[1].is(1)) return false;
+    const std::vector<Dim>& steps = std::get<ViewAttr>(node.attr).strides;
+    if (steps[2].is(0) || steps[3].is(0)) return false;  // an element a channel
+    const Node& source = graph_.node(node.operands[0]);
+    if (is_image(source) && source.op != Op::kInput) return false;
+    size_t channels = 1;
+    for (const Node* at = &node;; at = &graph_.node(at->operands[0])) {
+      if (at->op == Op::kInput) return channels + 1 == at->shape.size();
+      if (at->op == Op::kPad) continue;
+      if (at->op != Op::kView) return false;
+      const Node& from = graph_.node(at->operands[0]);
+      const Dim& step = std::get<ViewAttr>(at->attr).strides[channels];
+      if (from.op == Op::kInput) return step.is(1);
+      // They are an axis of what is read.
+      const std::vector<Dim> strides = contiguous_strides(from.shape);
+      for (channels = 0; channels < strides.size(); ++channels)
+        if (strides[channels] == step && from.shape[channels] == node.shape[1]) break;
+      if (channels == strides.size()) return false;
+    }
   }
 
   // A gradient of weights reads images so: they are turned before, whatever their order.
@@ -223,6 +259,10 @@ class ChannelsLastKeeper {
   // The node with its channels last, where that is how it is to lie; kInvalidNode otherwise.
   // rewrite_[id] then stands for it where it was emitted on the way.
   NodeId emit_last(NodeId id, const Node& node) {
+    if (wanted_[static_cast<size_t>(id)] && node.op == Op::kView) {
+      rewrite_[id] = emit(b_, node, {second(node.operands[0])});
+      return b_.permute(rewrite_[id], kToLast);
+    }
     if (wanted_[static_cast<size_t>(id)]) return convolution(id, node);
     const bool follows = std::any_of(node.operands.begin(), node.operands.end(),
                                      [this](NodeId operand) { return is_last(operand); });

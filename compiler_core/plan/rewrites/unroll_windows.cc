@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "compiler_core/base/check.h"
+#include "compiler_core/ir/scalar_ops.h"
 #include "compiler_core/passes/rewrite.h"
 
 namespace kiln {
@@ -110,21 +110,6 @@ class Unroller {
   std::unordered_set<const Node*> unrolled_;
 };
 
-Op combiner(Op reduce) {
-  switch (reduce) {
-    case Op::kReduceSum:
-      return Op::kAdd;
-    case Op::kReduceProd:
-      return Op::kMul;
-    case Op::kReduceMax:
-      return Op::kMax;
-    case Op::kReduceMin:
-      return Op::kMin;
-    default:
-      CHECK(false, "a reduction combines");
-  }
-}
-
 // The slices of x that the reduction combines, in row-major order of the reduced axes.
 std::vector<NodeId> elements_of(GraphBuilder& b, NodeId x, const Node& node) {
   const auto& axes = std::get<ReduceAttr>(node.attr).axes;
@@ -161,7 +146,7 @@ Result<Graph> unroll_windows(const Graph& graph) {
     while (terms.size() > 1) {
       std::vector<NodeId> joined;
       for (size_t i = 0; i + 1 < terms.size(); i += 2)
-        joined.push_back(b.binary(combiner(node.op), terms[i], terms[i + 1]));
+        joined.push_back(b.binary(combining_op(node.op), terms[i], terms[i + 1]));
       if (terms.size() % 2 == 1) joined.push_back(terms.back());
       terms = std::move(joined);
     }

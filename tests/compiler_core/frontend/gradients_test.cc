@@ -238,12 +238,17 @@ TEST(Gradients, of_dropout_pass_where_its_mask_let_through) {
                 {1.25, 0, -3.75, 5, 0, 0});
 }
 
-// Windows overlap, so that one element is the maximum of several of them.
-TEST(Gradients, of_maxima_of_windows) {
-  const Sizes sizes = {2, 1, 5, 6}, pooled = {2, 1, 3, 3};
-  const std::vector<std::string> windows = {integers("kernel_size", {3, 3}),
-                                            integers("stride", {2, 2}), integers("padding", {1, 1}),
-                                            integers("dilation", {1, 1}), flag("ceil_mode", false)};
+struct Pooling {
+  int64_t size, stride, padding, dilation = 1;
+  bool ceil_mode = false;
+};
+// Of two planes of 5 x 6.
+void expect_gradient_of_maxima(const Pooling& p, int64_t height, int64_t width) {
+  const Sizes sizes = {2, 1, 5, 6}, pooled = {2, 1, height, width};
+  const std::vector<std::string> windows = {
+      integers("kernel_size", {p.size, p.size}), integers("stride", {p.stride, p.stride}),
+      integers("padding", {p.padding, p.padding}), integers("dilation", {p.dilation, p.dilation}),
+      flag("ceil_mode", p.ceil_mode)};
   const Doubles x = spread_values(count(sizes), -2.3, 0.37),
                 grad = spread_values(count(pooled), 0.5, 0.11);
   std::vector<std::string> arguments = {kX};
@@ -256,7 +261,7 @@ TEST(Gradients, of_maxima_of_windows) {
   const Doubles maxima = forward(x);
   Doubles places;
   for (size_t i = 0; i < maxima.size(); ++i) {
-    const size_t plane = i / 9 * 30;
+    const size_t plane = i / static_cast<size_t>(height * width) * 30;
     for (size_t k = 0; k < 30; ++k)
       if (x[plane + k] == maxima[i]) places.push_back(static_cast<double>(k));
   }
@@ -271,6 +276,23 @@ TEST(Gradients, of_maxima_of_windows) {
                     kDouble,
                     sizes});
   expect_near(got, slopes(forward, x, grad), "max_pool2d_with_indices_backward");
+}
+
+TEST(Gradients, of_maxima_of_windows) {
+  expect_gradient_of_maxima({3, 2, 1}, 3, 3);  // an element is the maximum of several
+  expect_gradient_of_maxima({2, 2, 0}, 2, 3);
+  expect_gradient_of_maxima({2, 2, 0, 1, true}, 3, 3);  // the last ones reach behind the plane
+  expect_gradient_of_maxima({3, 1, 1}, 5, 6);
+  expect_gradient_of_maxima({1, 3, 0}, 2, 2);  // most elements are in none
+  expect_gradient_of_maxima({2, 1, 1, 2}, 5, 6);
+  expect_gradient_of_maxima({2, 3, 1, 3}, 2, 2);
+  expect_gradient_of_maxima({5, 4, 2}, 2, 2);
+  expect_gradient_of_maxima({4, 2, 2}, 3, 4);
+}
+
+// More than it pays to look at: they are added where their indices say.
+TEST(Gradients, of_maxima_of_windows_that_overlap_much) {
+  expect_gradient_of_maxima({6, 1, 3}, 6, 7);
 }
 
 TEST(Gradients, of_slices_and_selections_are_zero_elsewhere) {

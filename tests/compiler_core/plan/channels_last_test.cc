@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/partition.h"
 #include "compiler_core/plan/plan.h"
 #include "tests/compiler_core/passes/random_graph.h"
@@ -118,6 +120,75 @@ TEST(ChannelsLast, FollowsTheCallersOrder) {
       }
     }
   }
+}
+
+// The gradient of a norm over images that the caller has channels last, and wants so.
+struct NormGradient {
+  GraphBuilder b;
+  Shape shape;
+
+  NodeId image(const NodeId of_last) { return b.permute(of_last, {0, 3, 1, 2}); }
+  NodeId input() { return image(b.input(DType::kBF16, {shape[0], shape[2], shape[3], shape[1]})); }
+  NodeId wide(NodeId x) { return b.cast(x, DType::kF32); }
+  NodeId of_channels(NodeId x) {
+    const int axes[] = {1};
+    return b.broadcast_in(x, shape, axes);
+  }
+  Graph done(NodeId gradient) {
+    const auto mul = [&](NodeId p, NodeId q) { return b.binary(Op::kMul, p, q); };
+    const auto vector = [&] { return of_channels(wide(b.input(DType::kBF16, {shape[1]}))); };
+    const NodeId normal = mul(b.binary(Op::kSub, wide(input()), vector()), vector());
+    const NodeId weighted = mul(wide(gradient), vector());
+    const NodeId sum = b.reduce(Op::kReduceSum, weighted, {0, 2, 3}),
+                 product = b.reduce(Op::kReduceSum, mul(weighted, normal), {0, 2, 3});
+    const NodeId rest = b.binary(Op::kSub, b.binary(Op::kSub, weighted, of_channels(sum)),
+                                 mul(normal, of_channels(product)));
+    const NodeId result = b.permute(b.cast(rest, DType::kBF16), {0, 2, 3, 1});
+    const auto graph = b.finish({result, sum, product});
+    EXPECT_TRUE(graph.has_value()) << graph.error().message;
+    return normalise(*graph)->graph;
+  }
+};
+
+TEST(ChannelsLast, SumsOfImagesThatLieSoAreOverColumns) {
+  NormGradient norm{{}, {2, 32, 6, 6}};
+  const Graph graph = norm.done(norm.input());
+  EXPECT_EQ(families_of(graph).find("row_reduction"), std::string::npos) << families_of(graph);
+  EXPECT_NE(families_of(graph, {}).find("row_reduction"), std::string::npos);
+}
+
+// What pooling gives back is computed once, from what it has for its windows, and stored in halves.
+TEST(ChannelsLast, FollowsWhatIsRepeatedAndPadded) {
+  NormGradient norm{{}, {2, 32, 8, 8}};
+  GraphBuilder& b = norm.b;
+  const auto for_elements = [&](DType dtype, ConstantAttr outside) {
+    const NodeId x = norm.image(b.input(dtype, {2, 4, 4, 32}));
+    const int axes[] = {0, 1, 2, 4};
+    const NodeId each = b.reshape(b.broadcast_in(x, {2, 32, 4, 2, 4, 2}, axes), norm.shape);
+    return b.pad(each, {0, 0, 1, 1}, {0, 0, 1, 1}, outside);
+  };
+  const NodeId values = for_elements(DType::kBF16, {0}), chosen = for_elements(DType::kBool, {0});
+  NodeId sum = kInvalidNode;
+  for (const int64_t y : {0, 2})
+    for (const int64_t x : {0, 2}) {
+      const auto at = [&](NodeId padded) {
+        return b.slice(b.slice(padded, 2, Dim(y), Dim(8)), 3, Dim(x), Dim(8));
+      };
+      const NodeId zero = b.broadcast(b.constant(DType::kF32, 0), norm.shape);
+      const NodeId part = b.select(at(chosen), norm.wide(at(values)), zero);
+      sum = sum == kInvalidNode ? part : b.binary(Op::kAdd, sum, part);
+    }
+  const Graph graph = norm.done(b.cast(sum, DType::kBF16));
+  EXPECT_EQ(families_of(graph).find("row_reduction"), std::string::npos) << families_of(graph);
+  EXPECT_EQ(stored(graph).find("10"), std::string::npos) << stored(graph);
+  const auto made = plan(graph, kChannelsLast);
+  int images = 0;
+  for (const Buffer& buffer : made->buffers)
+    if (buffer.kind == Buffer::Kind::kTemporary && buffer.spec.shape == Shape{2, 8, 8, 32}) {
+      ++images;
+      EXPECT_EQ(buffer.spec.dtype, DType::kBF16);
+    }
+  EXPECT_EQ(images, 1) << stored(graph);
 }
 
 TEST(ChannelsLast, AnOutputOnTheWayIsTurnedOnce) {
