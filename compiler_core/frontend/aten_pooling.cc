@@ -56,7 +56,8 @@ std::vector<NodeId> values_by_element(GraphBuilder& b, NodeId x, const Windows& 
   std::vector<int64_t> begin;
   for (size_t i = 0; i < w.axes() && b.ok(); ++i) {
     // Each value once for every element until the next window begins.
-    Shape joined = b.shape(x), repeated = joined;
+    Shape joined = b.shape(x);
+    Shape repeated = joined;
     joined[lead + i] = joined[lead + i] * Dim(w.stride[i]);
     const auto after = static_cast<std::ptrdiff_t>(lead + i + 1);
     repeated.insert(repeated.begin() + after, w.stride[i]);
@@ -168,7 +169,7 @@ NodeId counts(GraphBuilder& b, const Windows& w, size_t i, bool with_padding) {
 }
 
 // The divisor of sums over windows, in `type` and the shape [lead..., out...].
-NodeId divisor(Call& c, const Windows& w, Shape shape, DType type) {
+NodeId divisor(Call& c, const Windows& w, const Shape& shape, DType type) {
   GraphBuilder& b = c.b;
   int64_t constant = 1;
   bool uniform = true;

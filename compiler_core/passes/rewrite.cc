@@ -109,7 +109,7 @@ Result<Graph> share_equal_nodes(const Graph& graph) {
   std::unordered_multimap<size_t, NodeId> known;
   return rewrite_nodes(graph, [&](GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
     Node wanted = node;
-    wanted.operands = operands;
+    wanted.operands = std::move(operands);
     const size_t hash = hash_of(wanted);
     const auto [begin, end] = known.equal_range(hash);
     const auto found = std::find_if(

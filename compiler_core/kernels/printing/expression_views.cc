@@ -132,7 +132,7 @@ Register ExpressionPrinter::part(NodeId id, Indices at, const Dim& size) {
   const std::string outer = readable_;
   if (lower_bound(size, graph_.symbols()) < 1)
     readable_ += fmt::format("{}{} > 0", outer.empty() ? "" : " && ", size);
-  const Register value = this->value(id, at);
+  Register value = this->value(id, at);
   readable_ = outer;
   return value;
 }

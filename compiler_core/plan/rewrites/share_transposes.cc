@@ -31,7 +31,7 @@ struct Computation {
   std::vector<Dim> strides;  // of a View
   Dim offset = 0;            // of a View
   std::vector<NodeId> operands;
-  auto operator<=>(const Computation&) const = default;
+  auto operator<=>(const Computation&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // Finds the pairs of values of which one is the other transposed.
