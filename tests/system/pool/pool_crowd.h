@@ -16,7 +16,7 @@ struct CrowdTally {
   std::string error{};    // the first
   double longest_s = 0;   // a client waited
   Pool::Builds builds{};  // of this program
-  int64_t hedged = 0;  // candidates that were given to a second worker, because the first straggled
+  int64_t hedged = 0;     // batches given to a second worker, because the first straggled
 };
 // `number`: of small_program.h, which nobody has asked for.
 CrowdTally ask_at_once(Pool& pool, int clients, int number);

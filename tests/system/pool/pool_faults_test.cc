@@ -115,7 +115,8 @@ TEST_F(PoolFaults, ManyWhoAskForOneNewProgramCostOneSearch) {
   EXPECT_EQ(tally.tuned, 1);
   EXPECT_EQ(tally.joined + tally.hits, kClients - 1);
   EXPECT_GT(tally.builds.candidates, 0);
-  EXPECT_LE(tally.builds.builds, tally.builds.candidates + tally.hedged);
+  // All of a batch's once more, where one is slow.
+  EXPECT_LE(tally.builds.builds, tally.builds.candidates * (tally.hedged > 0 ? 2 : 1));
 }
 
 }  // namespace
