@@ -64,7 +64,7 @@ struct Executable::Impl {
   Status size_for(std::span<const int64_t> dims, Stream stream) {
     if (own->is_sized_for(dims)) return {};
     TRY_STATUS(own->size_for(dims));
-    const Status provided = provide_memory(stream);
+    Status provided = provide_memory(stream);
     if (!provided) own.emplace(program, kernels, *device);
     return provided;
   }

@@ -153,8 +153,8 @@ class Problem {
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, int64_t workspace_bytes,
                 Stream stream) const {
     const auto at = [&](int buffer, int64_t offset = 0) {
-      return reinterpret_cast<void*>(args[static_cast<size_t>(buffer)] +
-                                     static_cast<DevicePtr>(offset));
+      return reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
+          args[static_cast<size_t>(buffer)] + static_cast<DevicePtr>(offset));
     };
     if (workspace_bytes_ > static_cast<size_t>(workspace_bytes))
       return fail(

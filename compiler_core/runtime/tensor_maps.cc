@@ -75,7 +75,8 @@ Result<CUtensorMap> encode(const CudaDevice::Impl& device, const TensorMap& map,
   const auto swizzle = enumerator<CUtensorMapSwizzle>(map.swizzle, 32);
   const auto promotion = enumerator<CUtensorMapL2promotion>(map.l2_promotion, 64);
   const auto fill = static_cast<CUtensorMapFloatOOBfill>(map.fill_nan ? 1 : 0);
-  void* const address = reinterpret_cast<void*>(memory + static_cast<DevicePtr>(offset));
+  const DevicePtr place = memory + static_cast<DevicePtr>(offset);
+  void* const address = reinterpret_cast<void*>(place);  // NOLINT(performance-no-int-to-ptr)
   CUtensorMap bytes{};
   const CUresult made =
       map.im2col

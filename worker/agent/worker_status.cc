@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "schema/metrics/metrics_text.h"
 
 namespace kiln {

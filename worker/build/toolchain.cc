@@ -90,7 +90,9 @@ Toolchain nvrtc_toolchain(const Nvrtc& nvrtc, const Path& runner, const std::str
           [=](const Source& source, const Target& target) {
             return nvrtc.candidate_key(source, target);
           },
-          [=] { return std::make_unique<NvrtcProcess>(runner, libnvrtc, device, sandbox); }};
+          [=, sandbox = std::move(sandbox)] {
+            return std::make_unique<NvrtcProcess>(runner, libnvrtc, device, sandbox);
+          }};
 }
 
 }  // namespace kiln

@@ -255,7 +255,7 @@ std::string RowLoops::loop_body(const ReductionPasses::Pass& pass) {
   for (int output : pass.outputs) printer_.store(output, at_, layout_.schedule.stream);
   for (NodeId id : pass.kept)
     printer_.emit(Level::kInner, fmt::format("kept{}[u] = {};", id, printer_.value(id, at_).name));
-  const std::string body = printer_.take(Level::kInner, layout_.rereads() ? 8 : 6);
+  std::string body = printer_.take(Level::kInner, layout_.rereads() ? 8 : 6);
   for (NodeId id : pass.kept)
     printer_.bind(id, {fmt::format("kept{}[u]", id), Level::kInner, false});
   return body;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/attention/attention_problem.h"
+#include "compiler_core/program/tensor_map.h"
 
 namespace kiln {
 

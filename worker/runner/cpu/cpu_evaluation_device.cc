@@ -48,7 +48,7 @@ uint8_t pattern(int64_t index) {
 }
 
 uint8_t* bytes_at(DevicePtr pointer) {
-  return reinterpret_cast<uint8_t*>(pointer);
+  return reinterpret_cast<uint8_t*>(pointer);  // NOLINT(performance-no-int-to-ptr)
 }
 
 Tensor tensor_at(DevicePtr data, DType dtype, std::vector<int64_t> sizes) {
