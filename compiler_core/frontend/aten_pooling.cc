@@ -168,8 +168,10 @@ NodeId counts(GraphBuilder& b, const Windows& w, size_t i, bool with_padding) {
   return b.cast(b.binary(Op::kSub, end, first), DType::kF32);
 }
 
-// The divisor of sums over windows, in `type` and the shape [lead..., out...].
-NodeId divisor(Call& c, const Windows& w, const Shape& shape, DType type) {
+// The divisor of sums over windows, in `type` and the shape [lead..., out...], which may be a node's: nodes
+// move as the builder grows.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+NodeId divisor(Call& c, const Windows& w, Shape shape, DType type) {
   GraphBuilder& b = c.b;
   int64_t constant = 1;
   bool uniform = true;
