@@ -197,7 +197,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));
-    // Before images are laid out: gradients of weights read them so.
+    // Runs before keep_channels_last: gradients of weights read images and channels exchanged.
     TRY(graph, passed("share_exchanged_images", share_transposes(graph, Transpose::kFirstAxes)));
     // Behind all passes that carry Views to the inputs: its own stand between values that are stored.
     if (options.rules.channels_last) {

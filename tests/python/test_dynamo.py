@@ -16,6 +16,7 @@ import pytest
 import torch
 from kiln import _native, _settings
 from kiln._generator_state import ignore_generator_state
+from kiln._graphs import _nodes_to_blame
 from kiln._partition import refusals
 from kiln._torch import TieredLauncher
 from torch import nn
@@ -477,3 +478,11 @@ def test_what_no_kernel_was_made_of_runs_eager_and_the_rest_does_not(monkeypatch
     for graph in kiln.explain(model, x).graphs:
         assert any(part.in_kiln for part in graph.partitions)
         assert all("convolution" in each.op for each in graph.refused)
+
+
+def test_a_failed_kernel_blames_the_ops_that_it_may_compute() -> None:
+    graph = make_fx(lambda x: torch.lgamma(x) @ x + F.interpolate(x[None, None], scale_factor=1.0, mode="bilinear"))
+    nodes = list(graph(torch.ones(3, 3)).graph.nodes)
+    said = "no candidate of the matmul kernel 0123 survived on cuda: 3 wrong_result"
+    assert [str(node.target) for node in _nodes_to_blame(nodes, said)] == ["aten.mm.default"]
+    assert _nodes_to_blame(nodes, "no candidate of the pointwise kernel 0123 survived on cuda: 1 device_lost") == []

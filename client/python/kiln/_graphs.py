@@ -49,16 +49,16 @@ def place_of(node: fx.Node) -> str:
     return lines[-2].strip() + ": " + lines[-1].strip() if len(lines) > 1 else ""
 
 
-#: Parts of the names of ops that a kernel of a family may be of, where that is known.
-_OPS_OF = {"convolution": ("convolution",), "attention": ("attention",), "attention_gradient": ("attention",),
-           "matmul": ("mm", "linear", "matmul")}
+#: The names of the ops that a kernel of a family may compute.
+_OPS_OF = {"convolution": "convolution", "attention": "attention", "attention_gradient": "attention",
+           "matmul": r"(mm|matmul|^linear)(_|$)"}
 
 
 def _nodes_to_blame(nodes: Sequence[fx.Node], failure: str) -> list[fx.Node]:
-    """Those of which no kernel came out right on any device, by what the service says of it."""
+    """The nodes whose kernel has no right candidate. ``failure``: the service's error, which names the family."""
     found = re.match(r"no candidate of the (\w+) kernel ", failure)
-    words = _OPS_OF.get(found[1], ()) if found else ()
-    return [node for node in nodes if any(word in str(node.target).split(".")[-2:][0] for word in words)]
+    names = _OPS_OF.get(found[1]) if found else None
+    return [node for node in nodes if names and re.search(names, str(node.target).split(".")[-2:][0])]
 
 
 class GraphCompiler:
@@ -119,7 +119,7 @@ class GraphCompiler:
         write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
         trusted = frozenset(self._trusted)
-        while (steps := self._steps()) is None:  # one node less each time
+        while (steps := self._steps()) is None:  # more nodes are refused each time
             self._trusted = set(trusted)
             self.strides.clear()
             self.report.partitions.clear()

@@ -69,7 +69,7 @@ std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape
       rest = split->first;
       continue;
     }
-    // What is left of a division does not depend on multiples.
+    // The multiples of a size do not change the remainder: only the rest is divided.
     Index multiples;
     if (const auto parts = rest.take_multiples(size)) std::tie(multiples, rest) = *parts;
     if (is_whole_vector(rest) && is_multiple(size, lanes_)) {

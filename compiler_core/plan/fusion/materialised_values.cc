@@ -286,7 +286,7 @@ class Chooser {
     return {State::kReduced, sizes, false, state(x).depth + 1};
   }
 
-  // Whether `id` still is what its state says: what it reads may have been stored since.
+  // Whether `id` is read indirectly now. Its state may be older than the buffers below it.
   bool is_indirect(NodeId id) const {
     std::vector<NodeId> stack = {id};
     std::set<NodeId> seen;
@@ -300,8 +300,8 @@ class Chooser {
     return false;
   }
 
-  // Of `x` and the values that it is computed from by arithmetic, one by one, with nothing else that is
-  // read indirectly: the first of the fewest bytes an element.
+  // The value of the fewest bytes an element among `x` and what arithmetic computes it from. The walk goes
+  // down while one operand alone is read indirectly; of equal values the one nearest to `x` is taken.
   NodeId narrowest(NodeId x) const {
     NodeId best = x;
     for (NodeId id = x; id != kInvalidNode && is_elementwise(node(id).op);) {

@@ -49,11 +49,13 @@ class SharedValues {
     const Node& n = node(id);
     if (traits(n.op).kind == OpKind::kSource || n.op == Op::kView) return false;
     if (in_place_[static_cast<size_t>(id)]) return false;
-    if (n.op == Op::kPad) return !is_made_of(id, 0.5);
+    // Reading through a Pad costs comparisons: it is stored unless its operand has half its bytes or less.
+    constexpr double kMostOfPad = 0.5;
+    if (n.op == Op::kPad) return !is_made_of(id, kMostOfPad);
     if (!is_elementwise(n.op)) return true;
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) return false;
-    // However many kernels compute it, storing it moves more.
-    constexpr double kSlack = 1.05;  // for what repeats
+    // Storing such a value moves more bytes than computing it in each kernel does.
+    constexpr double kSlack = 1.05;  // for operands that repeat
     if (is_made_of(id, kSlack) || (!rules_.store_shared && is_cheap(id))) return false;
     int reads = 0;
     for (NodeId operand : n.operands) {

@@ -51,7 +51,8 @@ Result<Graph> share_reshapes(const Graph& graph);
 // twice, since normalisation carries a transpose down to the inputs as it does a reshape. A step of
 // training multiplies by every gradient as it is and by its transpose, or convolves with images whose
 // first two axes are exchanged. What reads memory in order is kept, and the other becomes a View of it.
-enum class Transpose : uint8_t { kLastAxes, kFirstAxes };  // which two; of three axes at least
+// The two axes that change places. Values of two axes have last ones only.
+enum class Transpose : uint8_t { kLastAxes, kFirstAxes };
 Result<Graph> share_transposes(const Graph& graph, Transpose transpose);
 
 // Turns a convolution of few channels whose windows lie side by side and are long (the patches of a

@@ -112,7 +112,7 @@ class ChannelsLastChooser {
     for (const NodeId id : graph_.outputs()) ++of(id).second;
   }
 
-  // A View of a part of an image with its channels last: what is computed so, of what is padded.
+  // The View reads an image, or a part of one, with its channels last.
   bool reads_channels_last(const Node& node) const {
     if (node.op != Op::kView || !is_image(node) || !is_image(graph_.node(node.operands[0])))
       return false;
@@ -121,7 +121,8 @@ class ChannelsLastChooser {
            std::get<ViewAttr>(node.attr).strides[3] == contiguous_strides(from)[1];
   }
 
-  // What is read of an input where channels are neighbours, however images are cut or repeated.
+  // The View reads images of an input that has channels as neighbours. Views and Pads in between may cut
+  // or repeat images.
   bool lies_channels_last(NodeId id) const {
     const Node& node = graph_.node(id);
     if (node.op != Op::kView || !is_image(node) || node.shape[1].is(1)) return false;
@@ -137,7 +138,7 @@ class ChannelsLastChooser {
       const Node& from = graph_.node(at->operands[0]);
       const Dim& step = std::get<ViewAttr>(at->attr).strides[channels];
       if (from.op == Op::kInput) return step.is(1);
-      // They are an axis of what is read.
+      // Channels are one axis of the View or Pad below: the axis with the same step and size.
       const std::vector<Dim> strides = contiguous_strides(from.shape);
       for (channels = 0; channels < strides.size(); ++channels)
         if (strides[channels] == step && from.shape[channels] == node.shape[1]) break;
@@ -145,7 +146,7 @@ class ChannelsLastChooser {
     }
   }
 
-  // A gradient of weights reads images so: they are turned before, whatever their order.
+  // The View exchanges images and channels, as a gradient of weights does. It is stored first in either order.
   bool exchanges_images_and_channels(const Node& node) const {
     if (node.op != Op::kView || !is_image(node) || !is_image(graph_.node(node.operands[0])))
       return false;
