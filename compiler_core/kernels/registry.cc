@@ -47,16 +47,16 @@ constexpr int kOfferedVersion = 1;
 
 std::vector<const KernelTemplate*>& registered() {
   static std::vector<const KernelTemplate*> templates = {
-      &cpu_pointwise(),     &cpu_row_reduction(),  &cpu_column_reduction(),
-      &cpu_matmul(),        &cpu_convolution(),    &cpu_attention(),
-      &cpu_scan(),          &cpu_sort(),           &cpu_scatter(),
-      &cuda_pointwise(),    &cuda_row_reduction(), &cuda_column_reduction(),
-      &cuda_matmul(),       &cuda_narrow_matmul(), &wgmma_matmul(),
-      &wgmma_copied(),      &cuda_convolution(),   &cuda_depthwise(),
-      &wgmma_convolution(), &cuda_attention(),     &wgmma_attention(),
-      &cuda_scan(),         &cuda_sort(),          &cuda_scatter(),
-      &custom_call(),       &cublaslt_matmul(),    &wgmma_picked(),
-      &wgmma_gradient(),
+      &cpu_pointwise(),   &cpu_row_reduction(),  &cpu_column_reduction(),
+      &cpu_matmul(),      &cpu_convolution(),    &cpu_attention(),
+      &cpu_scan(),        &cpu_sort(),           &cpu_scatter(),
+      &cuda_pointwise(),  &cuda_row_reduction(), &cuda_column_reduction(),
+      &cuda_matmul(),     &cuda_narrow_matmul(), &cuda_few_rows(),
+      &wgmma_matmul(),    &wgmma_copied(),       &cuda_convolution(),
+      &cuda_depthwise(),  &wgmma_convolution(),  &cuda_attention(),
+      &wgmma_attention(), &cuda_scan(),          &cuda_sort(),
+      &cuda_scatter(),    &custom_call(),        &cublaslt_matmul(),
+      &wgmma_picked(),    &wgmma_gradient(),
   };
   return templates;
 }

@@ -74,10 +74,13 @@ Status check_function(const CudaDevice::Impl& impl, CUfunction function, const P
   return {};
 }
 
+// Older drivers do not capture kernels that begin before the one in front of them has ended.
+constexpr int kLeastDriverOfDependentLaunches = 12030;
+
 // `attributes` is part of what is returned.
 using LaunchAttributes = std::array<CUlaunchAttribute, 2>;
-CUlaunchConfig launch_config(const Phase& phase, int64_t blocks, CUstream stream,
-                             LaunchAttributes& attributes) {
+CUlaunchConfig launch_config(const CudaDevice::Impl& impl, const Phase& phase, int64_t blocks,
+                             CUstream stream, LaunchAttributes& attributes) {
   CUlaunchConfig config{};
   config.gridDimX = static_cast<unsigned>(blocks);
   config.gridDimY = config.gridDimZ = 1;
@@ -91,7 +94,7 @@ CUlaunchConfig launch_config(const Phase& phase, int64_t blocks, CUstream stream
     cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     cluster.value.clusterDim = {static_cast<unsigned>(phase.cluster), 1, 1};
   }
-  if (phase.dependent_launch) {
+  if (phase.dependent_launch && impl.facts.driver >= kLeastDriverOfDependentLaunches) {
     CUlaunchAttribute& dependent = attributes[config.numAttrs++];
     dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     dependent.value.programmaticStreamSerializationAllowed = 1;
@@ -110,7 +113,7 @@ Status check_cluster(const CudaDevice::Impl& impl, CUfunction function, const Ph
   const auto ask = impl.driver.cuOccupancyMaxActiveClusters;
   if (phase.cluster == 1 || ask == nullptr) return {};
   LaunchAttributes attributes{};
-  const CUlaunchConfig config = launch_config(phase, phase.cluster, nullptr, attributes);
+  const CUlaunchConfig config = launch_config(impl, phase, phase.cluster, nullptr, attributes);
   int clusters = 0;
   const std::string what = fmt::format(
       "a cluster of {} blocks of '{}' with {} bytes of shared "
@@ -146,7 +149,7 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
 Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase,
                     int64_t blocks, void** parameters, CUstream stream) {
   LaunchAttributes attributes{};
-  const CUlaunchConfig config = launch_config(phase, blocks, stream, attributes);
+  const CUlaunchConfig config = launch_config(impl, phase, blocks, stream, attributes);
   const CUresult launched = impl.driver.cuLaunchKernelEx(&config, function, parameters, nullptr);
   return impl.check(launched, "launching a kernel",
                     is_about_the_launch(launched) ? Code::kInvalidArgument : Code::kUnavailable);

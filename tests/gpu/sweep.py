@@ -6,7 +6,7 @@
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
 last, attention, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
-of experts. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+of experts, products of few rows. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -59,6 +59,11 @@ def patches(x, w, b, size):
     return F.conv2d(x, w, b, size).flatten(2).transpose(1, 2)
 
 
+def few_rows(x, w, b, *residual):
+    y = F.linear(x, w, b)
+    return F.silu(y) * residual[0] if residual else y
+
+
 def narrow(a, b, *scales, out):
     """Products of 8 bits: floats as _scaled_mm has them, integers as _int_mm."""
     if not a.dtype.is_floating_point:
@@ -87,7 +92,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, projected_attention, patches,
-                                     narrow, experts)}
+                                     narrow, experts, few_rows)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -129,7 +134,7 @@ def shapes(seed):
         o = r(3, 20) * 8
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
-    return found + narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40)
+    return found + narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
 
 
 def expert_shapes(r, count):
@@ -178,6 +183,16 @@ def narrow_shapes(r, count):
         scales = [(m, 1), (1, n)] if i % 2 and types == (e4, e4) else [(), ()]
         out = "bfloat16" if scales[0] else ("bfloat16", "float32", "float16")[i % 3]
         found.append(("narrow", {"out": out}, [(m, k), (n, k), *scales], [*types, "float32", "float32"]))
+    return found
+
+
+def few_row_shapes(r, count):
+    """Weights whose lines begin anywhere among them, of fewer columns than a tile has, and deep ones."""
+    found = []
+    for i in range(count):
+        m, n, k = r(1, 32), r(1, 40) * r(1, 120), r(1, 60) * (1, 8, 64)[i % 3]
+        residual = [(m, n)] if i % 2 else []
+        found.append(("few_rows", {}, [(m, k), (n, k), (n,), *residual], ("bfloat16", "float16", "bfloat16")[i % 3]))
     return found
 
 

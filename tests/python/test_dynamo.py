@@ -17,9 +17,9 @@ import torch
 from kiln import _native, _settings
 from kiln._generator_state import ignore_generator_state
 from kiln._graphs import _nodes_to_blame
-from kiln._partition import refusals
+from kiln._partition import refusals, sums_too_deep
 from kiln._torch import TieredLauncher
-from torch import nn
+from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
@@ -478,6 +478,21 @@ def test_what_no_kernel_was_made_of_runs_eager_and_the_rest_does_not(monkeypatch
     for graph in kiln.explain(model, x).graphs:
         assert any(part.in_kiln for part in graph.partitions)
         assert all("convolution" in each.op for each in graph.refused)
+
+
+def test_deep_gradients_of_weights_run_eager_on_a_gpu() -> None:
+    def backward(size: int, wanted: list[bool]) -> fx.Node:
+        def run(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> Any:
+            return torch.ops.aten.convolution_backward(g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted)
+
+        graph = make_fx(run, tracing_mode="fake")(torch.ones(2, 4, size, size), torch.ones(2, 3, size, size),
+                                                  torch.ones(4, 3, 3, 3)).graph
+        return next(node for node in graph.nodes if "convolution" in str(node.target))
+
+    assert sums_too_deep(backward(32, [True, True, False]), "cuda")
+    assert not sums_too_deep(backward(32, [True, True, False]), "cpu")
+    assert not sums_too_deep(backward(32, [True, False, False]), "cuda")  # the images' alone
+    assert not sums_too_deep(backward(16, [True, True, False]), "cuda")
 
 
 def test_a_failed_kernel_blames_the_ops_that_it_may_compute() -> None:

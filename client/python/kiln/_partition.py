@@ -124,6 +124,22 @@ def main_device(graph: fx.Graph) -> torch.device:
     return next((each for each in devices if each.type != "cpu"), torch.device("cpu"))
 
 
+#: Positions of results, of all images: with more, a convolution's gradient of its weights runs eager on a GPU.
+MOST_POSITIONS = 1024
+
+
+def sums_too_deep(node: fx.Node, device_type: str) -> bool:
+    """Whether a convolution's gradient of its weights adds up so many products that Kiln's kernels for a GPU, which do not
+    divide the depth of such sums, are slower than cuDNN's, and at last less exact than they may be."""
+    if device_type != "cuda" or node.target is not torch.ops.aten.convolution_backward.default:
+        return False
+    wanted: Any = node.args[-1]
+    gradient = value_of(node.all_input_nodes[0])
+    if not wanted[1] or not all(isinstance(size, int) for size in gradient.shape):
+        return False
+    return bool(gradient.numel() > MOST_POSITIONS * gradient.shape[1])
+
+
 def _refused_here(node: fx.Node, device: torch.device) -> str | None:
     """Why a node cannot run in Kiln, as far as that shows without asking it."""
     target = node.target
@@ -143,6 +159,8 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
         offset = value_of(node.all_input_nodes[0]).storage_offset()
         if isinstance(offset, torch.SymInt) or offset != 0:
             return "looks into the storage of a tensor that does not begin there"
+    if sums_too_deep(node, device.type):
+        return "adds up weights' gradients over many positions, which cuDNN does faster"
     around = _read_results(node)
     for operand in node.all_input_nodes:
         around += tensors_of(value_of(operand))

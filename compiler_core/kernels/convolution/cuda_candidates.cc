@@ -18,7 +18,7 @@ namespace {
 // A split's sums lie in a workspace of constant size.
 std::optional<CudaConvolutionSchedule> adapt(const Graph& /*graph*/,
                                              CudaConvolutionSchedule chosen) {
-  chosen.splits = 1;
+  chosen.splits = chosen.cluster = 1;
   return chosen;
 }
 
@@ -35,7 +35,7 @@ double cuda_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_convolution() {
   static const PrintedTemplate<CudaConvolutionSchedule> made({
-      .version = 7,
+      .version = 8,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_channels_are_second,

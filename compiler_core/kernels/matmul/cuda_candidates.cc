@@ -174,10 +174,11 @@ std::span<const BlockTile> tiles_for(MatmulCore core) {
 
 // An SM's work in a cycle: enough to rank schedules, never to reject one.
 constexpr double kSharedBytes = 128, kL2Bytes = 40, kMemoryBytes = 20;
-constexpr double kBlockCycles = 2000;   // until the first step, and after the last
-constexpr double kCopyCycles = 900;     // until a copy from memory has come
-constexpr double kBarrierCycles = 30;   // of a step
-constexpr double kLaunchCycles = 4000;  // of a second kernel
+constexpr double kBlockCycles = 2000;    // until the first step, and after the last
+constexpr double kCopyCycles = 900;      // until a copy from memory has come
+constexpr double kBarrierCycles = 30;    // of a step
+constexpr double kLaunchCycles = 4000;   // of a second kernel
+constexpr double kMeetingCycles = 1500;  // of a cluster
 double products_a_cycle(MatmulCore core) {
   switch (core) {
     case MatmulCore::kHalves:
@@ -230,14 +231,17 @@ double estimate(const CudaMatmulSchedule& schedule, const MatmulProblem& problem
   const double rounds = static_cast<double>(most) / static_cast<double>(together);
   double cycles = std::max(
       rounds * block, memory_cycles(problem, std::min<int64_t>(blocks, limits.sms)) + kBlockCycles);
-  if (schedule.splits > 1)
+  if (schedule.cluster > 1)
+    cycles += kMeetingCycles;
+  else if (schedule.splits > 1)
     cycles += kLaunchCycles +
               static_cast<double>(schedule.splits * problem.batches * problem.m * problem.n) * 8 /
                   (kL2Bytes * limits.sms);
   return cycles;
 }
 
-std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
+// `most_cluster`: blocks of a cluster, whose shared memory is where splits meet if it holds them.
+std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem, int most_cluster) {
   const MatmulCore core = matmul_core(problem);
   const bool halves = core == MatmulCore::kHalves;
   std::vector<CudaMatmulSchedule> all;
@@ -257,7 +261,8 @@ std::vector<CudaMatmulSchedule> all_schedules(const MatmulProblem& problem) {
           if (halves ? bk < 32 : bk == 128) continue;
           const bool deep = bk == 128 && problem.word_depth != 128;  // than there is need for
           if (deep && tile.bm > 32 && tile.bn > 32) continue;
-          all.push_back({tile.bm, tile.bn, bk, tile.warps_m, tile.warps_n, stages, splits, 8});
+          all.push_back({tile.bm, tile.bn, bk, tile.warps_m, tile.warps_n, stages, splits, 8,
+                         splits <= most_cluster ? splits : 1});
         }
   }
   return all;
@@ -309,7 +314,7 @@ std::vector<Schedule> cuda_matmul_candidates(const MatmulProblem& problem, const
   const CudaLimits limits = cuda_limits(target);
   const ProductReads reads = ProductReads::of(problem);
   std::vector<RankedDecisions<CudaMatmulSchedule>> ranked;
-  for (const CudaMatmulSchedule& schedule : all_schedules(problem))
+  for (const CudaMatmulSchedule& schedule : all_schedules(problem, limits.max_cluster))
     if (fits(schedule, problem) && schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
         schedule.registers(problem, reads) <= kMostRegisters)
       ranked.push_back({estimate(schedule, problem, reads, limits), schedule});
@@ -327,7 +332,7 @@ namespace {
 
 // A split's sums lie in a workspace of constant size.
 std::optional<CudaMatmulSchedule> adapt(const Graph& /*graph*/, CudaMatmulSchedule chosen) {
-  chosen.splits = 1;
+  chosen.splits = chosen.cluster = 1;
   return chosen;
 }
 
@@ -335,19 +340,19 @@ std::optional<CudaMatmulSchedule> adapt(const Graph& /*graph*/, CudaMatmulSchedu
 // halves, three tf32 products stand for one of f32, and few rows are read at two thirds of the
 // bandwidth.
 double efficiency(const Workload& workload) {
-  constexpr int64_t kFewRows = 64;
+  constexpr int64_t kFewRows = 64, kFewColumns = 64;
   const SizedMatmul problem = SizedMatmul::of(workload.graph);
   if (problem.m.is_constant() && problem.m.constant() <= kFewRows) return 0.65;
   if (!is_16_bit_float(problem.stored)) return 0.15;
   // Of fewer columns than a tile has it is not known how far behind wgmma it is.
-  return problem.n.is_constant() && problem.n.constant() < kFewRows ? 0.59 : 0.55;
+  return problem.n.is_constant() && problem.n.constant() < kFewColumns ? 0.59 : 0.55;
 }
 
 }  // namespace
 
 const KernelTemplate& cuda_matmul() {
   static const PrintedTemplate<CudaMatmulSchedule> made({
-      .version = 7,
+      .version = 8,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,
@@ -369,7 +374,7 @@ std::vector<Schedule> narrow_candidates(const Workload& workload, const Target& 
 
 std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
                                                      CudaNarrowMatmulSchedule chosen) {
-  chosen.splits = 1;
+  chosen.splits = chosen.cluster = 1;
   return chosen;
 }
 
@@ -377,7 +382,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 10,
+      .version = 11,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

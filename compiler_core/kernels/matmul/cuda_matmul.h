@@ -32,8 +32,9 @@ struct CudaMatmulSchedule {
   int bm = 64, bn = 64, bk = 32;  // a block's tile of the product, and the depth of a step
   int warps_m = 2, warps_n = 2;   // warps of a block, along m and n
   int stages = 3;                 // steps in shared memory at once
-  int splits = 1;                 // blocks that share a tile's depth; sums meet in a second launch
+  int splits = 1;                 // blocks that share a tile's depth
   int group = 8;                  // rows of tiles that neighbouring blocks stay in
+  int cluster = 1;  // `splits`: their sums meet in a cluster's shared memory; 1: in a second launch
 
   static void fields(auto& f, auto& s) {
     f("bm", s.bm, multiples_of(8, 8, 256));
@@ -44,8 +45,9 @@ struct CudaMatmulSchedule {
     f("stages", s.stages, between(2, 8));
     f("splits", s.splits, between(1, 64));
     f("group", s.group, between(1, 64));
+    f("cluster", s.cluster, powers_of_two(1, 8));
   }
-  bool go_together() const { return threads() <= 512; }
+  bool go_together() const { return threads() <= 512 && (cluster == 1 || cluster == splits); }
 
   int threads() const { return warps_m * warps_n * 32; }
   // Dynamic shared memory of a block: the stages, later the staged sums.
@@ -89,8 +91,41 @@ Result<Source> print_cuda_narrow_matmul(const Graph& graph,
                                         const CudaNarrowMatmulSchedule& schedule,
                                         const Target& target);
 
-// "cuda.matmul", "cuda.matmul.narrow".
+// Few rows of halves with lines that are contiguous by depth, which go from memory into registers:
+// kernels that wait for memory.
+struct CudaFewRowsSchedule {
+  static constexpr std::string_view kTemplate = "cuda.matmul.few_rows";
+
+  int bm = 16, bn = 32, bk = 64;  // all rows, the columns of a block, the depth of a warp's step
+  int warps = 8;                  // of a block, that share its columns
+  int splits = 1;                 // blocks of a cluster, which share a tile's depth
+
+  static void fields(auto& f, auto& s) {
+    f("bm", s.bm, multiples_of(8, 8, 32));
+    f("bn", s.bn, multiples_of(16, 16, 64));
+    f("bk", s.bk, multiples_of(32, 32, 128));
+    f("warps", s.warps, between(1, 16));
+    f("splits", s.splits, powers_of_two(1, 8));
+  }
+
+  int threads() const { return warps * 32; }
+  int shared_bytes() const;  // dynamic, a block: every warp's sums
+  int registers() const;     // of a thread, roughly
+  int blocks_an_sm(const CudaLimits& limits) const;
+  // The same tiles as CudaProduct has them.
+  CudaMatmulSchedule tiles() const;
+};
+
+// Whether all rows, registers and steps go together.
+bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem);
+
+// REQUIRES: what "cuda.matmul.few_rows" covers. Errors as of print_cuda_matmul().
+Result<Source> print_cuda_few_rows(const Graph& graph, const CudaFewRowsSchedule& schedule,
+                                   const Target& target);
+
+// "cuda.matmul", "cuda.matmul.narrow", "cuda.matmul.few_rows".
 const KernelTemplate& cuda_matmul();
 const KernelTemplate& cuda_narrow_matmul();
+const KernelTemplate& cuda_few_rows();
 
 }  // namespace kiln

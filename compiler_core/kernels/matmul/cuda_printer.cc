@@ -19,9 +19,12 @@ constexpr int64_t kCountedRows = (int64_t{1} << 30) + 1;
 
 class CudaMatmulKernel {
  public:
-  CudaMatmulKernel(const Graph& graph, const CudaMatmulSchedule& schedule)
+  // `few_rows`: the kernel is of matmul_few_rows.cuh, and `schedule` its tiles.
+  CudaMatmulKernel(const Graph& graph, const CudaMatmulSchedule& schedule,
+                   const CudaFewRowsSchedule* few_rows = nullptr)
       : graph_(graph),
         schedule_(schedule),
+        few_rows_(few_rows),
         problem_(SizedMatmul::of(graph)),
         is_open_(!graph.symbols().empty() && !has_open_rows_alone(problem_)),
         lanes_(product_lanes(graph, problem_.n)) {}
@@ -51,7 +54,10 @@ class CudaMatmulKernel {
         .multiply =
             problem_.narrow
                 ? NarrowWeights(graph_, problem_).print_multiply(counts_rows() ? " + shift" : "")
-                : "",
+            : few_rows_ ? print_few_rows()
+                        : "",
+        .shared_bytes = few_rows_ ? few_rows_->shared_bytes() : 0,
+        .blocks_an_sm = few_rows_ ? few_rows_->blocks_an_sm(cuda_limits(target)) : 0,
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
         .plain_sum = "plain_sum",
         .epilogue = matmul_epilogue(graph_, problem_, lanes_),
@@ -60,7 +66,14 @@ class CudaMatmulKernel {
   }
 
  private:
+  std::string print_few_rows() const {
+    return fmt::format(
+        "  multiply_few_rows<{}, A, B, Tiling>(a, b, row0, column0, begin, end, "
+        "shared_memory());\n",
+        problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16");
+  }
   std::vector<std::string_view> device_files() const {
+    if (few_rows_) return {"matmul_few_rows.cuh"};
     if (is_open_) return {"matmul_open.cuh"};
     return problem_.narrow ? std::vector<std::string_view>{"matmul_narrow.cuh"}
                            : std::vector<std::string_view>{};
@@ -158,6 +171,7 @@ class CudaMatmulKernel {
 
   const Graph& graph_;
   const CudaMatmulSchedule schedule_;
+  const CudaFewRowsSchedule* few_rows_;  // or null
   const SizedMatmul problem_;
   const bool is_open_;  // more than rows that are counted: see matmul_open.cuh
   const int lanes_;
@@ -169,6 +183,9 @@ Result<Source> print_fitting(const Graph& graph, const CudaMatmulSchedule& sched
   if (!constant && schedule.splits > 1)
     return fail(Code::kUnsupported,
                 "CUDA kernels of products whose sizes have symbols are written without splits");
+  if (schedule.cluster > cuda_limits(target).max_cluster)
+    return fail(Code::kUnsupported,
+                fmt::format("clusters of {} blocks on {}", schedule.cluster, target.isa));
   const SizedMatmul problem = SizedMatmul::of(graph);
   const bool fitting =
       constant ? fits(schedule, MatmulProblem::of(graph))
@@ -186,6 +203,17 @@ Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& s
   if (SizedMatmul::of(graph).stored == DType::kBool)
     return fail(Code::kUnsupported, "a matmul of bool on this target");
   return print_fitting(graph, schedule, to_schedule(schedule), target);
+}
+
+Result<Source> print_cuda_few_rows(const Graph& graph, const CudaFewRowsSchedule& schedule,
+                                   const Target& target) {
+  if (schedule.splits > cuda_limits(target).max_cluster)
+    return fail(Code::kUnsupported,
+                fmt::format("clusters of {} blocks on {}", schedule.splits, target.isa));
+  if (!fits(schedule, MatmulProblem::of(graph)))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + to_schedule(schedule).to_string());
+  return CudaMatmulKernel(graph, schedule.tiles(), &schedule).print(target);
 }
 
 Result<Source> print_cuda_narrow_matmul(const Graph& graph,

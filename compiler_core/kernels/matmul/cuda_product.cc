@@ -64,7 +64,9 @@ class ProductKernel {
 
   Source print() const {
     const CudaProduct& p = product_;
-    const int blocks_an_sm = schedule_.blocks_an_sm(p.types, p.reads, cuda_limits(target_));
+    const int blocks_an_sm = p.blocks_an_sm > 0
+                                 ? p.blocks_an_sm
+                                 : schedule_.blocks_an_sm(p.types, p.reads, cuda_limits(target_));
     std::vector<std::string_view> device = {"mma.cuh", "matmul.cuh"};
     if (is_shallow(p.types, p.k)) device.insert(device.begin() + 1, "mma_shallow.cuh");
     device.insert(device.end(), p.device.begin(), p.device.end());
@@ -74,8 +76,9 @@ class ProductKernel {
     source.text +=
         cuda_kernel("multiply", p.graph, schedule_.threads(), blocks_an_sm, print_multiply());
     source.recipe.phases.push_back(
-        {"multiply", p.grid, schedule_.threads(), 1, schedule_.shared_bytes(p.types)});
-    if (schedule_.splits == 1) return source;
+        {"multiply", p.grid, schedule_.threads(), schedule_.cluster,
+         p.shared_bytes > 0 ? p.shared_bytes : schedule_.shared_bytes(p.types)});
+    if (!has_second_launch()) return source;
     source.text += cuda_kernel("finish", p.graph, kFinishThreads, 1, print_finish());
     source.recipe.phases.push_back(
         {"finish", ceil_div(elements() / p.lanes, kFinishThreads), kFinishThreads, 1, 0});
@@ -85,6 +88,9 @@ class ProductKernel {
   }
 
  private:
+  bool meets_in_cluster() const { return schedule_.cluster > 1; }
+  bool has_second_launch() const { return schedule_.splits > 1 && !meets_in_cluster(); }
+
   // REQUIRES: sizes are constants, as where sums are split.
   int64_t elements() const { return (product_.batches * product_.m * product_.n).constant(); }
 
@@ -110,37 +116,60 @@ class ProductKernel {
   }
 
   std::string print_multiply() const {
-    const auto& [m, n] = std::pair(product_.m, product_.n);
-    const std::string rows = ceil_text(m, schedule_.bm), columns = ceil_text(n, schedule_.bn);
-    const bool splits = schedule_.splits > 1, known = m.is_constant() && n.is_constant();
-    const int64_t all_tiles =
-        known ? ceil_div(m.constant(), schedule_.bm) * ceil_div(n.constant(), schedule_.bn) : 0;
-    const std::string tiles =
-        known ? std::to_string(all_tiles) : fmt::format("({} * {})", rows, columns);
-    std::string text = fmt::format(
-        "  const int block = static_cast<int>(block_index());\n"
-        "  const int split = {}, batch = block / {} % {};\n"
-        "  const TilePlace tile(block % {}, {}, {}, {});\n"
-        "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
-        splits ? fmt::format("block / {}", product_.batches * all_tiles) : "0", tiles,
-        product_.batches, tiles, rows, columns, schedule_.group);
-    text += product_.pointers + print_steps();
+    std::string text = print_place() + product_.pointers + print_steps();
     text += !product_.multiply.empty()
                 ? product_.multiply
                 : fmt::format(
                       "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, "
                       "shared_memory());\n",
                       sums_type(product_.types, product_.k), product_.shift);
-    if (!splits) text += product_.epilogue.once;
-    text += fmt::format(
-        "  _Pragma(\"unroll 2\") for (int i = thread_index(); i < Tiling::rows * Tiling::columns / "
+    return text + (meets_in_cluster() ? print_meeting() : print_ending());
+  }
+
+  // Declares `split` and `batch`, and where the block's tile lies: `row0`, `column0`.
+  std::string print_place() const {
+    const auto& [m, n] = std::pair(product_.m, product_.n);
+    const std::string rows = ceil_text(m, schedule_.bm), columns = ceil_text(n, schedule_.bn);
+    const bool known = m.is_constant() && n.is_constant();
+    const int64_t all_tiles =
+        known ? ceil_div(m.constant(), schedule_.bm) * ceil_div(n.constant(), schedule_.bn) : 0;
+    const std::string tiles =
+        known ? std::to_string(all_tiles) : fmt::format("({} * {})", rows, columns);
+    // Blocks of a cluster are neighbours.
+    const std::string block = meets_in_cluster()
+                                  ? fmt::format("block_index() / {}", schedule_.splits)
+                                  : std::string("block_index()");
+    const std::string split = meets_in_cluster() ? std::string("cluster_rank()")
+                              : schedule_.splits > 1
+                                  ? fmt::format("block / {}", product_.batches * all_tiles)
+                                  : std::string("0");
+    return fmt::format(
+        "  const int block = static_cast<int>({});\n"
+        "  const int split = {}, batch = block / {} % {};\n"
+        "  const TilePlace tile(block % {}, {}, {}, {});\n"
+        "  const int row0 = tile.row * Tiling::rows, column0 = tile.column * Tiling::columns;\n",
+        block, split, tiles, product_.batches, tiles, rows, columns, schedule_.group);
+  }
+
+  // A loop of the block's threads over the vectors of its tile that lie inside the product.
+  std::string print_loop(const std::string& first, int threads) const {
+    return fmt::format(
+        "  _Pragma(\"unroll 2\") for (int i = {}; i < Tiling::rows * Tiling::columns / "
         "LANES; i += {}) {{\n"
         "    const int tile_row = i / (Tiling::columns / LANES);\n"
         "    const int tile_column = i % (Tiling::columns / LANES) * LANES;\n"
         "    const index_t row = row0 + tile_row, column = column0 + tile_column;\n"
-        "    if (row >= {} || column >= {}) continue;\n"
+        "    if (row >= {} || column >= {}) continue;\n",
+        first, threads, product_.m, product_.n);
+  }
+
+  // What becomes of the staged sums: results, or a part of the workspace.
+  std::string print_ending() const {
+    const bool splits = has_second_launch();
+    std::string text = splits ? std::string() : product_.epilogue.once;
+    text += print_loop("thread_index()", schedule_.threads());
+    text += fmt::format(
         "    const Vec<Value> sums = {};\n",
-        schedule_.threads(), m, n,
         repairs_ && !splits
             ? fmt::format("{}<Tiling, A, B>(shared_memory(), tile_row, tile_column, a, b, row{}, "
                           "column)",
@@ -150,6 +179,31 @@ class ProductKernel {
                 ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
                 : product_.epilogue.vector;
     return text + "  }\n";
+  }
+
+  // The blocks of a cluster divide the vectors of their tile, and add up what all have staged.
+  std::string print_meeting() const {
+    std::string text = "  cluster_barrier();\n" + product_.epilogue.once;
+    text += print_loop(fmt::format("split * {} + thread_index()", schedule_.threads()),
+                       schedule_.splits * schedule_.threads());
+    text += fmt::format(
+        "    Vec<Value> sums = sums_of_block<Tiling, Value>(shared_memory(), 0, tile_row, "
+        "tile_column);\n"
+        "    _Pragma(\"unroll\") for (int rank = 1; rank < {}; ++rank)\n"
+        "      sums = sums + sums_of_block<Tiling, Value>(shared_memory(), rank, tile_row, "
+        "tile_column);\n",
+        schedule_.splits);
+    // Nobody ends while others read what it has staged.
+    return text + print_repairs() + product_.epilogue.vector + "  }\n  cluster_barrier();\n";
+  }
+
+  // Does sums of infinities again, in f32.
+  std::string print_repairs() const {
+    if (!repairs_) return "";
+    return fmt::format(
+        "    KILN_EACH_LANE if (sums[l] != sums[l])\n"
+        "      sums[l] = {}<A, B>(a, b, row, column + l);\n",
+        product_.plain_sum);
   }
 
   // Where LANES sums of split `split` of `batch`, `row` and `column` lie in the workspace.
@@ -172,12 +226,7 @@ class ProductKernel {
         "  _Pragma(\"unroll 4\") for (int split = 1; split < {}; ++split)\n"
         "    sums = sums + load<LANES>({}, AllLanes{{}});\n",
         partial_sums("0"), schedule_.splits, partial_sums("split"));
-    if (repairs_)
-      text += fmt::format(
-          "  KILN_EACH_LANE if (sums[l] != sums[l])\n"
-          "    sums[l] = {}<A, B>(a, b, row, column + l);\n",
-          product_.plain_sum);
-    return text + product_.epilogue.vector;
+    return text + print_repairs() + product_.epilogue.vector;
   }
 
   const CudaProduct& product_;

@@ -60,11 +60,11 @@ struct Sums {
   std::vector<float> kernels, fused;
 };
 Sums sums_of_f32(const std::vector<Tensor>& inputs, size_t m, size_t n, size_t depth,
-                 int splits = 1) {
-  const auto source =
-      lower_to_source(plain_product(DType::kF32, static_cast<int64_t>(m), static_cast<int64_t>(n),
-                                    static_cast<int64_t>(depth)),
-                      to_schedule(CudaMatmulSchedule{64, 64, 32, 2, 2, 3, splits, 8}), kHopper);
+                 int splits = 1, int cluster = 1) {
+  const auto source = lower_to_source(
+      plain_product(DType::kF32, static_cast<int64_t>(m), static_cast<int64_t>(n),
+                    static_cast<int64_t>(depth)),
+      to_schedule(CudaMatmulSchedule{64, 64, 32, 2, 2, 3, splits, 8, cluster}), kHopper);
   EXPECT_TRUE(source) << source.error().message;
   const auto outputs = run_source(*source, kHopper, inputs);
   EXPECT_TRUE(outputs) << outputs.error().message;
@@ -130,11 +130,12 @@ TEST(CudaMatmul, ShallowSumsOfF32AreAsNearAsFusedMultiplyAdds) {
 TEST(CudaMatmul, SumsOfF32AreNotTooSmallOnAverage) {
   struct Case {
     size_t depth;
-    int splits;
+    int splits, cluster;
   };
   // Whole tiles, ends inside a tile and inside an instruction's depth, and splits.
-  for (const auto& [depth, splits] : {Case{512, 1}, Case{150, 1}, Case{72, 1}, Case{512, 3}}) {
-    const Sums sums = sums_of_f32(normal_inputs(96, 96, depth, 14), 96, 96, depth, splits);
+  for (const auto& [depth, splits, cluster] :
+       {Case{512, 1, 1}, Case{150, 1, 1}, Case{72, 1, 1}, Case{512, 3, 1}, Case{512, 4, 4}}) {
+    const Sums sums = sums_of_f32(normal_inputs(96, 96, depth, 14), 96, 96, depth, splits, cluster);
     double along = 0, squares = 0;
     for (size_t i = 0; i < sums.exact.size(); ++i) {
       along += (sums.kernels[i] - sums.exact[i]) * sums.exact[i];
@@ -262,18 +263,49 @@ TEST(CudaMatmul, FusesBiasActivationAndResidual) {
 
 TEST(CudaMatmul, FusesTheEpilogueAfterTheSumsOfSplits) {
   // 5 steps for 4 blocks: the last has none.
-  EXPECT_EQ(
-      check_cuda_matmul(with_epilogue(DType::kBF16, 21, 75, 160), {32, 64, 32, 1, 4, 3, 4, 8}), "");
+  for (const int cluster : {1, 4})
+    EXPECT_EQ(check_cuda_matmul(with_epilogue(DType::kBF16, 21, 75, 160),
+                                {32, 64, 32, 1, 4, 3, 4, 8, cluster}),
+              "");
+}
+
+// Sums meet in vectors of 16 bytes, in smaller ones, and one by one; in fewer vectors than the cluster
+// has threads; of integers and doubles too.
+TEST(CudaMatmul, SumsOfSplitsMeetInACluster) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF64, DType::kI32})
+    for (const int64_t columns : {1, 2, 20, 64, 80})
+      for (const int cluster : {2, 8}) {
+        const bool cores = dtype != DType::kF64 && dtype != DType::kI32;
+        const CudaMatmulSchedule schedule =
+            cores ? CudaMatmulSchedule{16, 64, 32, 1, 4, 3, cluster, 8, cluster}
+                  : CudaMatmulSchedule{16, 64, 32, 2, 2, 2, cluster, 8, cluster};
+        EXPECT_EQ(check_cuda_matmul(plain_product(dtype, 5, columns, 300), schedule), "")
+            << to_string(dtype) << ' ' << columns << ' ' << cluster;
+      }
+}
+
+TEST(CudaMatmul, SplitsNeedNoSecondLaunchWhereThereAreClusters) {
+  const Workload workload = plain_product(DType::kBF16, 16, 512, 4096);
+  for (const Target& target : {kHopper, kAmpere})
+    for (const Schedule& schedule : cuda_matmul_candidates(workload, target)) {
+      const auto chosen = decisions_of<CudaMatmulSchedule>(schedule);
+      const auto source = print_cuda_matmul(workload.graph, *chosen, target);
+      ASSERT_TRUE(source) << source.error().message;
+      const bool meets = sm_number(target) >= 90 && chosen->splits <= 8;
+      EXPECT_EQ(source->recipe.phases.size(), chosen->splits > 1 && !meets ? 2U : 1U)
+          << schedule.to_string();
+    }
 }
 
 TEST(CudaMatmul, EpilogueKnowsItsBatch) {
-  for (const int splits : {1, 2}) {
+  for (const auto& [splits, cluster] : {std::pair{1, 1}, std::pair{2, 1}, std::pair{2, 2}}) {
     GraphBuilder b;
     const Shape shape = {2, 3, 7, 18};
     NodeId y = b.matmul(b.input(DType::kF32, {2, 3, 7, 60}), b.input(DType::kF32, {2, 3, 60, 18}));
     y = b.binary(Op::kAdd, y, b.broadcast(b.input(DType::kF32, {3, 1, 18}), shape));
     y = b.binary(Op::kMul, y, b.input(DType::kF32, shape));
-    EXPECT_EQ(check_cuda_matmul(matmul_workload(b, y), {16, 64, 32, 1, 4, 3, splits, 8}), "");
+    EXPECT_EQ(check_cuda_matmul(matmul_workload(b, y), {16, 64, 32, 1, 4, 3, splits, 8, cluster}),
+              "");
   }
 }
 
@@ -288,7 +320,9 @@ TEST(CudaMatmul, KeepsNanAndInfinity) {
   std::vector<Tensor> inputs;
   inputs.push_back(std::move(x));
   inputs.push_back(std::move(w));
-  EXPECT_EQ(check_schedule(workload, to_schedule(CudaMatmulSchedule{}), kHopper, inputs), "");
+  for (const CudaMatmulSchedule& schedule :
+       {CudaMatmulSchedule{}, CudaMatmulSchedule{16, 32, 16, 1, 2, 3, 1, 8, 1}})
+    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), kHopper, inputs), "");
 }
 
 TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
@@ -303,6 +337,10 @@ TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {
   EXPECT_TRUE(refused({256, 128, 128, 4, 2, 4, 1, 8}));  // too much shared memory
   EXPECT_TRUE(refused({64, 64, 32, 2, 2, 3, 4, 8}));     // more splits than steps
   EXPECT_TRUE(refused({64, 96, 32, 2, 2, 3, 1, 8}));     // rows that chunks can't change places in
+  EXPECT_FALSE(decisions_of<CudaMatmulSchedule>(         // sums of half of the splits
+      to_schedule(CudaMatmulSchedule{64, 64, 32, 2, 2, 3, 4, 8, 2})));
+  EXPECT_FALSE(
+      print_cuda_matmul(graph, {64, 64, 32, 2, 2, 3, 2, 8, 2}, *Target::parse("cuda:sm_80")));
   Schedule odd = to_schedule(CudaMatmulSchedule{});
   odd.decisions[0].value = 20;  // rows come in eights
   EXPECT_FALSE(decisions_of<CudaMatmulSchedule>(odd));

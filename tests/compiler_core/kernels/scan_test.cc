@@ -40,16 +40,17 @@ std::string check_scan(const Graph& graph, const std::vector<Target>& on, int li
   return "";
 }
 
-struct Case {
+struct ScanCase {
   Shape shape;
   int axis;
 };
-const Case kCases[] = {{{2}, 0},          {{7}, 0},          {{3, 64}, 1},     {{5, 33}, 1},
-                       {{2, 1000}, 1},    {{9, 3}, 0},       {{40, 17}, 0},    {{3, 21, 130}, 1},
-                       {{2, 3, 4, 5}, 2}, {{3, 2, 1, 6}, 1}, {{2, 5, 1, 1}, 1}};
+const ScanCase kCases[] = {{{2}, 0},          {{7}, 0},          {{3, 64}, 1},
+                           {{5, 33}, 1},      {{2, 1000}, 1},    {{9, 3}, 0},
+                           {{40, 17}, 0},     {{3, 21, 130}, 1}, {{2, 3, 4, 5}, 2},
+                           {{3, 2, 1, 6}, 1}, {{2, 5, 1, 1}, 1}};
 
 TEST(Scan, AgreesWithTheInterpreterInEveryShape) {
-  for (const Case& c : kCases)
+  for (const ScanCase& c : kCases)
     EXPECT_EQ(check_scan(scan_graph(DType::kF32, c.shape, c.axis), all_targets(), 1), "");
 }
 

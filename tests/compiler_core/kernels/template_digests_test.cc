@@ -170,6 +170,7 @@ const std::vector<NamedWorkload>& named_workloads() {
       add(open.name + std::string(", fixed"), specialise(graph, fixed).value());
     }
     add("a call", call());
+    add("halves, few rows", testing::plain_product(DType::kBF16, 12, 96, 512, {false, true}).graph);
     add("halves, lines of odd lengths", odd_product());
     add("f32, not deep", testing::plain_product(DType::kF32, 128, 64, 40).graph);
     add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));

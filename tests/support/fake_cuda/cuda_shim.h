@@ -240,6 +240,10 @@ KILN_INLINE int cluster_rank() {
 KILN_INLINE void cluster_barrier() {
   kiln_fake_current->meet(kiln_fake::Meeting::kCluster);
 }
+KILN_INLINE void cluster_load_16(const void* mine, int rank, unsigned* word) {
+  kiln_fake::check_aligned<16>(mine);
+  __builtin_memcpy(word, kiln_fake::in_cluster(mine, 16, rank), 16);
+}
 template <class T>
 KILN_INLINE T cluster_load(const T* mine, int rank) {
   kiln_fake::check_aligned<sizeof(T)>(mine);

@@ -162,6 +162,22 @@ KILN_INLINE Vec<Value> staged_sums(const char* shared, int row, int column) {
   return unpack(*reinterpret_cast<const Packed<Value>*>(at));
 }
 
+// The same of block `rank` of the cluster.
+template <class Tiling, class Value>
+KILN_INLINE Vec<Value> sums_of_block(const char* shared, int rank, int row, int column) {
+  const Value* at = reinterpret_cast<const Value*>(shared) + row * Staging<Tiling>::pitch + column;
+  if constexpr (LANES * sizeof(Value) % 16 == 0) {
+    Packed<Value> sums;
+    _Pragma("unroll") for (int i = 0; i < LANES * static_cast<int>(sizeof(Value)) / 16; ++i)
+        cluster_load_16(reinterpret_cast<const char*>(at) + 16 * i, rank, sums.word + 4 * i);
+    return unpack(sums);
+  } else {
+    Vec<Value> sums;
+    KILN_EACH_LANE sums[l] = cluster_load(at + l, rank);
+    return sums;
+  }
+}
+
 // Tile number `tile` of rows x columns of them. Neighbouring numbers lie in `group` rows, so that
 // blocks that run at the same time share what they read.
 struct TilePlace {

@@ -74,6 +74,12 @@ KILN_INLINE long cluster_load(const long* mine, int rank) {
 KILN_INLINE double cluster_load(const double* mine, int rank) {
   return __longlong_as_double(cluster_load(reinterpret_cast<const long*>(mine), rank));
 }
+KILN_INLINE void cluster_load_16(const void* mine, int rank, unsigned* word) {
+  asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(remote_shared(mine, rank))
+               : "memory");
+}
 #endif
 
 // ---- Global memory, `Bits` of 1, 2, 4, 8 or 16 bytes in 4-byte words; addresses are multiples of

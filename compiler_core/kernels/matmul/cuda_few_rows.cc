@@ -1,0 +1,122 @@
+// cuda.matmul.few_rows: products of few rows, which wait for memory.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/ranked_space.h"
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "compiler_core/kernels/printed_template.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kMostFewRows = 32;
+constexpr size_t kMostListed = 8;
+
+tl::unexpected<Error> cannot_stream(std::string_view what) {
+  return fail(Code::kUnsupported, fmt::format("kernels of few rows are not written for {}", what));
+}
+
+Status check_few_rows(const Workload& workload) {
+  if (!workload.graph.symbols().empty()) return cannot_stream("sizes with symbols");
+  TRY_STATUS(check_operands_are_stored(workload));
+  const SizedMatmul problem = SizedMatmul::of(workload.graph);
+  if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32 || problem.narrow)
+    return cannot_stream("products of other dtypes than fp16 and bf16");
+  if (problem.m.constant() > kMostFewRows) return cannot_stream("more than 32 rows");
+  const MatmulLines rows = matmul_rows_of_a(problem), columns = matmul_columns_of_b(problem);
+  const bool contiguous = rows.depth_inner && rows.async && columns.depth_inner && columns.async;
+  if (!contiguous || problem.k.constant() % 8 != 0)
+    return cannot_stream("lines that are not contiguous by depth, 16 bytes at a time");
+  return {};
+}
+
+// Cycles of the launch, enough to rank schedules.
+double estimate(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem,
+                const CudaLimits& limits) {
+  constexpr double kMemory = 20, kL2 = 40;          // an SM's bytes in a cycle
+  constexpr double kLatency = 2600;                 // of a load from memory, where many are
+  constexpr double kBlock = 1500, kMeeting = 1500;  // of a cluster
+  const int64_t depth = ceil_div(problem.k, schedule.splits);
+  const int64_t blocks = problem.batches * ceil_div(problem.n, schedule.bn) * schedule.splits;
+  const int64_t most = ceil_div(blocks, limits.sms);
+  const int64_t together = std::min<int64_t>(schedule.blocks_an_sm(limits), most);
+  const auto bytes = static_cast<double>(most * depth * 2);
+  // Two steps of every warp are under way.
+  const auto under_way =
+      static_cast<double>(together * schedule.warps * 2 * schedule.bk * 2) * schedule.bn;
+  const double rate = std::min(kMemory, under_way / kLatency);
+  return std::max(bytes * schedule.bn / rate, bytes * (schedule.bn + schedule.bm) / kL2) + kBlock +
+         (schedule.splits > 1 ? kMeeting : 0);
+}
+
+std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target& target) {
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  const CudaLimits limits = cuda_limits(target);
+  std::vector<RankedDecisions<CudaFewRowsSchedule>> ranked;
+  for (const int columns : {16, 32, 64})
+    for (const int depth : {32, 64, 128})
+      for (const int warps : {4, 8, 16})
+        for (int splits = 1; splits <= limits.max_cluster; splits *= 2) {
+          CudaFewRowsSchedule schedule;
+          schedule.bm = problem.m <= 8 ? 8 : problem.m <= 16 ? 16 : 32;
+          schedule.bn = columns;
+          schedule.bk = depth;
+          schedule.warps = warps;
+          schedule.splits = splits;
+          if (fits(schedule, problem))
+            ranked.push_back({estimate(schedule, problem, limits), schedule});
+        }
+  const auto tile = [](const CudaFewRowsSchedule& x) { return std::make_pair(x.bn, x.splits); };
+  const auto form = [](const CudaFewRowsSchedule& x) {
+    return std::make_tuple(x.bn, x.splits, x.warps);
+  };
+  return most_promising(std::move(ranked), kMostListed, tile, form, kMostListed);
+}
+
+}  // namespace
+
+int CudaFewRowsSchedule::shared_bytes() const {
+  return warps * bm * (bn + 8) * 4;  // matmul.cuh: Staging
+}
+
+int CudaFewRowsSchedule::registers() const {
+  const int sixteens = bn / 16, eights = bm / 8, turns = bk / 32;
+  return 2 * turns * (sixteens * 2 + eights) * 4 + sixteens * eights * 4 + 40;
+}
+
+int CudaFewRowsSchedule::blocks_an_sm(const CudaLimits& limits) const {
+  const auto rounded = static_cast<int>(round_up(registers(), 8));
+  return std::clamp(std::min(limits.sm_registers / (threads() * rounded),
+                             limits.sm_shared_bytes / (shared_bytes() + 1024)),
+                    1, limits.sm_threads / threads());
+}
+
+CudaMatmulSchedule CudaFewRowsSchedule::tiles() const {
+  return {bm, bn, bk, 1, warps, 2, splits, 8, splits};
+}
+
+bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
+  constexpr int kMostRegisters = 255, kMostSmRegisters = 65536;
+  const int64_t steps = ceil_div(problem.k, schedule.bk);
+  return schedule.bm >= problem.m && schedule.registers() <= kMostRegisters &&
+         schedule.threads() * round_up(schedule.registers(), 8) <= kMostSmRegisters &&
+         (schedule.splits == 1 || steps >= int64_t{schedule.splits} * schedule.warps);
+}
+
+const KernelTemplate& cuda_few_rows() {
+  static const PrintedTemplate<CudaFewRowsSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kMatmul,
+      .check = check_few_rows,
+      .candidates = few_rows_candidates,
+      .print_for = print_cuda_few_rows,
+      .expected_efficiency = [](const Workload&) { return 0.75; },
+  });
+  return made;
+}
+
+}  // namespace kiln

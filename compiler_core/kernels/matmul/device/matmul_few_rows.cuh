@@ -1,0 +1,116 @@
+// A block's tile of a product of few rows of halves, which waits for the other operand's way from
+// memory: its lines (the columns of b), contiguous by depth, go from there into registers. The warps
+// of a block share its columns, and take the steps of the depth by turns.
+//
+// Columns are the tensor cores' first operand, 16 of them, rows the second, 8 of them. A lane has of
+// each line 16 bytes as they lie in memory, which two instructions multiply: the depth comes in
+// another order than it has, the same for both operands.
+//
+// In front of it stand matmul.cuh and what that needs: A, B, Tiling.
+namespace {
+
+template <class Core, class A, class B, class Tiling>
+struct FewRows {
+  using Stored = typename B::stored;
+  static constexpr int warps = Tiling::warp_columns;
+  static constexpr int sixteens = Tiling::columns / 16, eights = Tiling::rows / 8;
+  static constexpr int turns = Tiling::depth / 32;
+  static constexpr bool whole_depth = B::depth % Tiling::depth == 0;
+
+  // A lane's part of a step.
+  struct Step {
+    Bits<16> of_a[turns][eights], of_b[turns][sixteens][2];
+  };
+
+  float sum[sixteens][eights][4];
+  const Stored *a, *b;
+  int row, column;
+
+  // Of the tile at (row, column).
+  KILN_MEMBER FewRows(const Stored* a, const Stored* b, int row, int column)
+      : a(a), b(b), row(row + lane() / 4), column(column + lane() / 4) {
+    _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
+      _Pragma("unroll") for (int i = 0; i < eights; ++i)
+        _Pragma("unroll") for (float& x : sum[j][i]) x = 0;
+  }
+  KILN_INLINE int lane() { return thread_index() % 32; }
+
+  // Lines that there are not are the last one: nobody stores what becomes of them.
+  template <class Operand, int lines>
+  KILN_INLINE void load(const Stored* from, int line, int depth, Bits<16>& x) {
+    if constexpr (Operand::lines % lines != 0) line = smaller(line, Operand::lines - 1);
+    if (whole_depth || depth < Operand::depth) {
+      load_input(from + static_cast<index_t>(line) * Operand::line_stride + depth, x);
+    } else {
+      _Pragma("unroll") for (unsigned& word : x.word) word = 0;
+    }
+  }
+  KILN_MEMBER void load(int number, Step& step) const {
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
+      const int depth = number * Tiling::depth + turn * 32 + lane() % 4 * 8;
+      _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
+        _Pragma("unroll") for (int half = 0; half < 2; ++half)
+            load<B, Tiling::columns>(b, column + j * 16 + half * 8, depth, step.of_b[turn][j][half]);
+      _Pragma("unroll") for (int i = 0; i < eights; ++i)
+          load<A, Tiling::rows>(a, row + i * 8, depth, step.of_a[turn][i]);
+    }
+  }
+  KILN_MEMBER void multiply(const Step& step) {
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
+      _Pragma("unroll") for (int word = 0; word < 4; word += 2)
+        _Pragma("unroll") for (int j = 0; j < sixteens; ++j) {
+          const auto& [lower, upper] = step.of_b[turn][j];
+          const typename Core::A columns = {
+              {lower.word[word], upper.word[word], lower.word[word + 1], upper.word[word + 1]}};
+          _Pragma("unroll") for (int i = 0; i < eights; ++i) {
+            const Bits<16>& rows = step.of_a[turn][i];
+            Core::multiply(sum[j][i], columns, {{rows.word[word], rows.word[word + 1]}});
+          }
+        }
+  }
+  KILN_MEMBER void stage(float* staged) const {
+    _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
+      _Pragma("unroll") for (int i = 0; i < eights; ++i)
+        _Pragma("unroll") for (int x = 0; x < 4; ++x) {
+          const int at_row = i * 8 + lane() % 4 * 2 + x % 2, at_column = j * 16 + lane() / 4 + x / 2 * 8;
+          staged[at_row * Staging<Tiling>::pitch + at_column] = sum[j][i][x];
+        }
+  }
+};
+
+// As multiply_tile(); `shared` has room for the staged sums of every warp.
+template <class Core, class A, class B, class Tiling>
+KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B::stored* b, int row,
+                                   int column, int begin, int end, char* shared) {
+  using Rows = FewRows<Core, A, B, Tiling>;
+  constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
+  constexpr int of_warp = Tiling::rows * pitch;
+  const int warp = thread_index() / 32;
+  Rows rows(a, b, row, column);
+  // Two steps in registers, one of which is on its way.
+  typename Rows::Step even, odd;
+  int step = begin + warp;
+  if (step < end) rows.load(step, even);
+  _Pragma("unroll 1") while (step < end) {
+    step += warps;
+    if (step < end) rows.load(step, odd);
+    rows.multiply(even);
+    if (step >= end) break;
+    step += warps;
+    if (step < end) rows.load(step, even);
+    rows.multiply(odd);
+  }
+  float* staged = reinterpret_cast<float*>(shared);
+  rows.stage(staged + warp * of_warp);
+  block_barrier();
+  // Each thread adds up elements that nobody else does, and leaves them where the first warp's lay.
+  for (int i = thread_index(); i < Tiling::rows * Tiling::columns; i += warps * 32) {
+    float* at = staged + i / Tiling::columns * pitch + i % Tiling::columns;
+    float sum = *at;
+    _Pragma("unroll") for (int other = 1; other < warps; ++other) sum += at[other * of_warp];
+    *at = sum;
+  }
+  block_barrier();
+}
+
+}  // namespace

@@ -1,0 +1,93 @@
+// Products of few rows on CUDA, whose weights go from memory into registers, run on the fake GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
+#include "tests/compiler_core/kernels/product_workloads.h"
+
+namespace kiln {
+namespace {
+
+using testing::check_schedule;
+using testing::kAmpere;
+using testing::kHopper;
+using testing::matmul_workload;
+using testing::plain_product;
+using testing::random_inputs;
+
+constexpr testing::Stored kWeights = {false, true};  // as a Linear has them
+
+std::string check(const Workload& workload, const CudaFewRowsSchedule& schedule,
+                  const Target& target = kHopper) {
+  std::mt19937 random(12);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  const std::string wrong = check_schedule(workload, to_schedule(schedule), target, inputs);
+  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+}
+
+TEST(CudaFewRows, AgreesForEveryNumberOfRowsAndColumns) {
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const auto& [rows, bm] :
+         {std::pair{1, 8}, std::pair{8, 8}, std::pair{9, 16}, std::pair{16, 32}, std::pair{27, 32}})
+      for (const int64_t columns : {1, 16, 47, 72})
+        EXPECT_EQ(check(plain_product(dtype, rows, columns, 200, kWeights), {bm, 32, 32, 4, 1}), "")
+            << to_string(dtype) << ' ' << rows << ' ' << columns;
+}
+
+// Fewer steps than warps, as many, one more, ends inside a step; of clusters too.
+TEST(CudaFewRows, AgreesForEveryDepth) {
+  for (const int64_t depth : {8, 64, 256, 264, 320, 1096})
+    for (const int splits : {1, 2})
+      for (const int bk : {32, 128}) {
+        const Workload workload = plain_product(DType::kBF16, 5, 48, depth, kWeights);
+        const CudaFewRowsSchedule schedule = {8, 16, bk, 2, splits};
+        if (!fits(schedule, MatmulProblem::of(workload.graph))) continue;
+        EXPECT_EQ(check(workload, schedule), "") << depth << ' ' << splits << ' ' << bk;
+      }
+}
+
+TEST(CudaFewRows, EpilogueKnowsItsBatch) {
+  for (const int splits : {1, 4}) {
+    GraphBuilder b;
+    const Shape shape = {2, 3, 7, 24};
+    const auto wide = [&](NodeId id) { return b.cast(id, DType::kF32); };
+    NodeId y = b.matmul(b.input(DType::kBF16, {2, 3, 7, 512}),
+                        b.permute(b.input(DType::kBF16, {2, 3, 24, 512}), {0, 1, 3, 2}));
+    y = b.binary(Op::kAdd, y, b.broadcast(wide(b.input(DType::kBF16, {3, 1, 24})), shape));
+    y = b.binary(Op::kMul, y, wide(b.input(DType::kBF16, shape)));
+    EXPECT_EQ(check(matmul_workload(b, b.cast(y, DType::kBF16)), {8, 16, 32, 4, splits}), "");
+  }
+}
+
+TEST(CudaFewRows, EveryCandidateAgrees) {
+  for (const Target& target : {kHopper, kAmpere}) {
+    const Workload workload = plain_product(DType::kBF16, 16, 80, 2048, kWeights);
+    const auto space = cuda_few_rows().candidates(workload, target);
+    ASSERT_TRUE(space) << space.error().message;
+    EXPECT_FALSE(space->empty());
+    for (const Schedule& schedule : *space) {
+      const auto chosen = decisions_of<CudaFewRowsSchedule>(schedule);
+      ASSERT_TRUE(chosen) << chosen.error().message;
+      EXPECT_EQ(check(workload, *chosen, target), "") << schedule.to_string();
+    }
+  }
+}
+
+TEST(CudaFewRows, CoversWhatItIsWrittenFor) {
+  const auto covers = [](const Workload& workload) {
+    return cuda_few_rows().covers(workload, kHopper);
+  };
+  EXPECT_TRUE(covers(plain_product(DType::kBF16, 32, 80, 64, kWeights)));
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 33, 80, 64, kWeights)));  // many rows
+  EXPECT_FALSE(covers(plain_product(DType::kF32, 8, 80, 64, kWeights)));
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 8, 80, 60, kWeights)));  // lines begin anywhere
+  EXPECT_FALSE(covers(plain_product(DType::kBF16, 8, 80, 64)));            // contiguous by columns
+}
+
+}  // namespace
+}  // namespace kiln
