@@ -129,8 +129,8 @@ MOST_POSITIONS = 1024
 
 
 def sums_too_deep(node: fx.Node, device_type: str) -> bool:
-    """Whether a convolution's gradient of its weights adds up so many products that Kiln's kernels for a GPU, which do not
-    divide the depth of such sums, are slower than cuDNN's, and at last less exact than they may be."""
+    """Whether a convolution's gradient of its weights adds up so many products that Kiln's kernels for a GPU, which do
+    not divide the depth of such sums, are slower than cuDNN's, and at last less exact than they may be."""
     if device_type != "cuda" or node.target is not torch.ops.aten.convolution_backward.default:
         return False
     wanted: Any = node.args[-1]
