@@ -197,9 +197,7 @@ Result<Source> print_cuda_convolution(const Graph& graph, const CudaConvolutionS
   if (!fits(schedule, product))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
-  if (schedule.cluster > cuda_limits(target).max_cluster)
-    return fail(Code::kUnsupported,
-                fmt::format("clusters of {} blocks on {}", schedule.cluster, target.isa));
+  TRY_STATUS(check_cluster(schedule, target));
   if (!graph.symbols().empty() && schedule.splits > 1)
     return fail(Code::kUnsupported,
                 "CUDA kernels of convolutions of any images are written without splits");

@@ -64,6 +64,9 @@ struct CudaMatmulSchedule {
 bool fits(const CudaMatmulSchedule& schedule, const Product& product);
 bool fits(const CudaMatmulSchedule& schedule, const MatmulProblem& problem);
 
+// kUnsupported where the target has no clusters of so many blocks.
+Status check_cluster(const CudaMatmulSchedule& schedule, const Target& target);
+
 // REQUIRES: workload.family is kMatmul, its sizes are constants.
 std::vector<Schedule> cuda_matmul_candidates(const Workload& workload, const Target& target);
 // The same for what computes a product otherwise than as a Matmul.

@@ -183,9 +183,7 @@ Result<Source> print_fitting(const Graph& graph, const CudaMatmulSchedule& sched
   if (!constant && schedule.splits > 1)
     return fail(Code::kUnsupported,
                 "CUDA kernels of products whose sizes have symbols are written without splits");
-  if (schedule.cluster > cuda_limits(target).max_cluster)
-    return fail(Code::kUnsupported,
-                fmt::format("clusters of {} blocks on {}", schedule.cluster, target.isa));
+  TRY_STATUS(check_cluster(schedule, target));
   const SizedMatmul problem = SizedMatmul::of(graph);
   const bool fitting =
       constant ? fits(schedule, MatmulProblem::of(graph))
@@ -198,6 +196,12 @@ Result<Source> print_fitting(const Graph& graph, const CudaMatmulSchedule& sched
 
 }  // namespace
 
+Status check_cluster(const CudaMatmulSchedule& schedule, const Target& target) {
+  if (schedule.cluster <= cuda_limits(target).max_cluster) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("clusters of {} blocks on {}", schedule.cluster, target.isa));
+}
+
 Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& schedule,
                                  const Target& target) {
   if (SizedMatmul::of(graph).stored == DType::kBool)
@@ -207,9 +211,7 @@ Result<Source> print_cuda_matmul(const Graph& graph, const CudaMatmulSchedule& s
 
 Result<Source> print_cuda_few_rows(const Graph& graph, const CudaFewRowsSchedule& schedule,
                                    const Target& target) {
-  if (schedule.splits > cuda_limits(target).max_cluster)
-    return fail(Code::kUnsupported,
-                fmt::format("clusters of {} blocks on {}", schedule.splits, target.isa));
+  TRY_STATUS(check_cluster(schedule.tiles(), target));
   if (!fits(schedule, MatmulProblem::of(graph)))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());

@@ -54,7 +54,7 @@ struct CudaProduct {
   // A call that leaves a tile's sums in shared memory, where it is not multiply_tile(), and what it
   // needs.
   std::string multiply = {};
-  // Of a block, and blocks that shall fit an SM, where the schedule does not say it: 0.
+  // A block's dynamic shared memory, and the blocks that shall fit an SM. 0: what `schedule` says.
   int shared_bytes = 0, blocks_an_sm = 0;
   // In f32, products of infinities are done again: a call that gives LANES sums from shared memory,
   // less its arguments, and one that computes a sum alone.

@@ -310,19 +310,22 @@ TEST(CudaMatmul, EpilogueKnowsItsBatch) {
 }
 
 TEST(CudaMatmul, KeepsNanAndInfinity) {
-  const Workload workload = plain_product(DType::kF32, 4, 40, 3);
-  Tensor x(DType::kF32, {4, 3}), w(DType::kF32, {3, 40});
-  for (int64_t i = 0; i < w.numel(); ++i) w.set(i, 1);
-  x.set(0, NAN);
-  x.set(3, INFINITY);
-  x.set(6, INFINITY);
-  x.set(7, -INFINITY);
-  std::vector<Tensor> inputs;
-  inputs.push_back(std::move(x));
-  inputs.push_back(std::move(w));
-  for (const CudaMatmulSchedule& schedule :
-       {CudaMatmulSchedule{}, CudaMatmulSchedule{16, 32, 16, 1, 2, 3, 1, 8, 1}})
-    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), kHopper, inputs), "");
+  // Sums of one block, and of a cluster's two.
+  for (const auto& [depth, schedule] :
+       {std::pair{3, CudaMatmulSchedule{}},
+        std::pair{40, CudaMatmulSchedule{16, 32, 16, 1, 2, 3, 2, 8, 2}}}) {
+    const Workload workload = plain_product(DType::kF32, 4, 40, depth);
+    Tensor x(DType::kF32, {4, depth}), w(DType::kF32, {depth, 40});
+    for (int64_t i = 0; i < w.numel(); ++i) w.set(i, 1);
+    x.set(0, NAN);
+    x.set(depth, INFINITY);
+    x.set(2 * depth, INFINITY);
+    x.set(3 * depth - 1, -INFINITY);
+    std::vector<Tensor> inputs;
+    inputs.push_back(std::move(x));
+    inputs.push_back(std::move(w));
+    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), kHopper, inputs), "") << depth;
+  }
 }
 
 TEST(CudaMatmul, RefusesWhatNoKernelCanBeWrittenFor) {

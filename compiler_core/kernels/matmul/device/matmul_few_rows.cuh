@@ -26,7 +26,7 @@ struct FewRows {
   const Stored *a, *b;
   int row, column;
 
-  // Of the tile at (row, column).
+  // The tile begins at (row, column).
   KILN_MEMBER FewRows(const Stored* a, const Stored* b, int row, int column)
       : a(a), b(b), row(row + lane() / 4), column(column + lane() / 4) {
     _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
