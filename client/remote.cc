@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kBreakerOpen{5};
 constexpr size_t kMaxIdleConnections = 8;
+constexpr std::chrono::milliseconds kOneHandshake{500};
 constexpr std::chrono::seconds kWorkersReturn{10};           // after their coordinator
 constexpr std::chrono::milliseconds kLinksPatience{10'000};  // before the service is asked
 
@@ -149,6 +150,16 @@ void Remote::release(std::unique_ptr<Connection> connection) {
   if (idle_.size() < kMaxIdleConnections) idle_.push_back(std::move(connection));
 }
 
+// A coordinator that takes a key no longer ends its connections without a word: only the next
+// handshake says so.
+Error Remote::why_it_ended(Error end, Asked asked) {
+  if (key_file_.empty()) return end;
+  auto next = connect(std::min(connect_timeout_, kOneHandshake), asked);
+  if (!next && next.error().code == Code::kPermissionDenied) return std::move(next).error();
+  if (next) release(*std::move(next));
+  return end;
+}
+
 template <class T>
 Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& call, bool* reached,
                                   Asked asked) {
@@ -162,16 +173,17 @@ Result<T> Remote::with_connection(const std::function<Result<T>(Connection&)>& c
       return fail(std::move(connection).error());
     }
     if (reached != nullptr && !kept_one) *reached = true;
-    TRY_STATUS(hear_revocations(**connection, (*connection)->welcome().revocations,
-                                Clock::now() + connect_timeout_));
-    Result<T> result = call(**connection);
+    const Status heard = hear_revocations(**connection, (*connection)->welcome().revocations,
+                                          Clock::now() + connect_timeout_);
+    Result<T> result = heard ? call(**connection) : Result<T>(fail(heard.error()));
     // After a deadline, late replies may still come: such a connection is not used again.
-    const bool reusable = result || (result.error().code != Code::kDeadlineExceeded &&
+    const bool reusable = result || (heard && result.error().code != Code::kDeadlineExceeded &&
                                      result.error().code != Code::kUnavailable);
     if (reusable) release(*std::move(connection));
+    if (result || result.error().code != Code::kUnavailable) return result;
     // A kept connection may be to a coordinator that was restarted since: once more on a fresh one.
-    if (!kept_one || result || result.error().code != Code::kUnavailable) return result;
-    kept_one = false;
+    if (!std::exchange(kept_one, false))
+      return fail(why_it_ended(std::move(result).error(), asked));
   }
 }
 

@@ -135,6 +135,8 @@ class Remote {
   Result<std::unique_ptr<Connection>> acquire(bool& kept_one, Asked asked);
   Result<std::unique_ptr<Connection>> connect(std::chrono::milliseconds timeout, Asked asked);
   void release(std::unique_ptr<Connection> connection);
+  // Why a connection ended: that the service does not take our key any more, or else `end`.
+  Error why_it_ended(Error end, Asked asked);
   // Remembers that the service failed us.
   void trip();
   // Sends and receives on one connection; on success the connection is kept for later calls.

@@ -237,5 +237,28 @@ TEST(RemoteRetry, ARestartWhileNobodyAskedIsNotNoticed) {
   }
 }
 
+// The connection ends before the answer, and without a word, when its key is revoked.
+TEST(RemoteRetry, WhoseKeyIsRevokedWhileItWaitsHearsThat) {
+  const TempDir dir = *TempDir::create("kiln-revoked-while-waiting");
+  const Path folder = dir.path() / "keys";
+  ClientKey key{"replica", Grant::kRead, make_key_pair(), ensure_server_keys(folder)->public_key,
+                ""};
+  ASSERT_TRUE(authorize(folder, {key.grant, key.name, key.pair.public_key}).has_value());
+  ASSERT_TRUE(write_client_key(dir.path() / "replica.key", key).has_value());
+  const testing::ScriptedService service(
+      [&](Listener& listener, const Received& received) {
+        if (!std::holds_alternative<StatsRequest>(received.message)) return;
+        EXPECT_TRUE(revoke(folder, key.name).has_value());
+        EXPECT_TRUE(listener.refresh_keys().has_value());
+      },
+      free_endpoint(), *Keyring::open(folder));
+  Remote remote(service.endpoint(), kPatience);
+  remote.use_key(dir.path() / "replica.key");
+  const auto stats = remote.stats(Remote::Clock::now() + kPatience);
+  ASSERT_FALSE(stats.has_value());
+  EXPECT_EQ(stats.error().code, Code::kPermissionDenied) << stats.error().message;
+  EXPECT_NE(stats.error().message.find("revoked"), std::string::npos) << stats.error().message;
+}
+
 }  // namespace
 }  // namespace kiln

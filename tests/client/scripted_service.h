@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "schema/keys/keyring.h"
 #include "schema/zmq/transport.h"
 #include "tests/support/loopback.h"
 
@@ -17,8 +18,10 @@ class ScriptedService {
  public:
   using Answer = std::function<void(Listener& listener, const Received& received)>;
 
-  explicit ScriptedService(Answer answer, const std::string& endpoint = free_endpoint())
-      : answer_(std::move(answer)), listener_(Listener::bind(endpoint).value()) {
+  explicit ScriptedService(Answer answer, const std::string& endpoint = free_endpoint(),
+                           std::shared_ptr<Keyring> keyring = nullptr)
+      : answer_(std::move(answer)),
+        listener_(Listener::bind(endpoint, std::move(keyring)).value()) {
     thread_ = std::thread([this] { serve(); });
   }
   ~ScriptedService() {
