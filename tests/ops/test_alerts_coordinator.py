@@ -89,6 +89,8 @@ class BrokenCoordinators(AlertCase):
             self.set_clock(hours_ahead=programs)
             peer.do(f"tune {programs}")
             programs += 1
+        # The store evicts before the coordinator counts the program as tuned: a scrape may fall in between.
+        wait_for(lambda: Scrape(fleet).value("kiln_flights_total", 'outcome="tuned"') == programs, "all are counted")
         well = Scrape(fleet)
         for more in range(1, 12):
             self.set_clock(hours_ahead=programs)
