@@ -53,7 +53,8 @@ Values even_steps(Call& c, std::optional<double> base) {
   const NodeId left = line(start, step, i);
   const NodeId back = b.binary(Op::kSub, constant_like(b, i, static_cast<double>(steps - 1)), i);
   const NodeId right = line(end, -step, back);
-  const NodeId first = b.binary(Op::kLt, i, constant_like(b, i, static_cast<double>(steps / 2)));
+  const int64_t half = steps / 2;
+  const NodeId first = b.binary(Op::kLt, i, constant_like(b, i, static_cast<double>(half)));
   NodeId result = steps == 1 ? left : b.select(first, left, right);
   if (base) result = b.binary(Op::kPow, constant_like(b, result, *base), result);
   return {b.cast(result, type)};

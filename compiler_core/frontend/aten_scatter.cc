@@ -273,7 +273,8 @@ NodeId replace_slice(Call& c, NodeId x, NodeId part, int axis, const Dim& start,
   const Shape shape = b.shape(x);
   if (!c.ok()) return kInvalidNode;
   part = b.cast(part, b.dtype(x));
-  const Dim size = shape[at(axis)], count = b.shape(part)[at(axis)];
+  const Dim& size = shape[at(axis)];
+  const Dim count = b.shape(part)[at(axis)];
   if (step == 1) {
     const Dim end = start + count;
     std::vector<NodeId> pieces;

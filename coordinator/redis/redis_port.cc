@@ -351,8 +351,9 @@ std::string RedisPort::Impl::sign_in(Peer& peer, std::string_view password) {
 bool RedisPort::Impl::is_still_signed_in(Peer& peer) const {
   if (!service.sign_in) return true;
   auto user = service.sign_in(peer.password);
-  if (user) peer.user = *std::move(user);
-  return user.has_value();
+  if (!user) return false;
+  peer.user = *std::move(user);
+  return true;
 }
 
 void RedisPort::Impl::ask(Peer& peer, std::vector<std::string> request) {
