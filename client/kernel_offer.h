@@ -22,7 +22,7 @@ struct KernelBinary {
   int64_t shared_bytes = 0;  // dynamic, a block
   int null_pointers =
       0;  // behind the arguments: parameters for scratch memory of which it needs none
-  bool dependent_launch = false;
+  bool dependent_launch = false;  // see kiln_candidate
 };
 // Source, compiled here (kernels/custom/offered_source.h has its rules).
 struct KernelText {

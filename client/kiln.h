@@ -398,6 +398,8 @@ typedef struct kiln_candidate {
   int64_t blocks;
   int32_t cluster;       /* 0: 1 */
   int32_t null_pointers; /* parameters behind the arguments, for scratch memory it does not use */
+  /* The kernel may begin before the one in front of it on the stream has ended. All its threads wait for that
+   * one (griddepcontrol.wait) before they touch memory and before any lets the next kernel begin. */
   int32_t dependent_launch;
   int64_t shared_bytes; /* dynamic shared memory of a block */
   const char* compiler; /* of a source for the CPU; NULL: the first of g++, c++, clang++ */

@@ -84,12 +84,15 @@ Json argument_to_json(const KernelArgument& argument) {
       return {{"workspace", 1}};
     case KernelArgument::Kind::kTensorMap:
       return {{"tensor_map", tensor_map_to_json(*argument.map)}};
+    case KernelArgument::Kind::kReady:
+      return {{"ready", argument.index}};
   }
   return {};
 }
 
-Result<KernelArgument> argument_from_json(const Json& json, size_t buffers) {
+Result<KernelArgument> argument_from_json(const Json& json, const Recipe& recipe) {
   using enum KernelArgument::Kind;
+  const size_t buffers = recipe.inputs.size() + recipe.outputs.size();
   KernelArgument argument;
   int64_t index = 0;
   if (json.contains("buffer")) {
@@ -99,6 +102,9 @@ Result<KernelArgument> argument_from_json(const Json& json, size_t buffers) {
     TRY(index, int_field(json, "symbol", 0, kMaxSymbol));
   } else if (json.contains("workspace")) {
     argument.kind = kWorkspace;
+  } else if (json.contains("ready")) {
+    argument.kind = kReady;
+    TRY(index, int_field(json, "ready", 0, static_cast<int64_t>(recipe.inputs.size()) - 1));
   } else {
     argument.kind = kTensorMap;
     TRY(const Json* map, object_field(json, "tensor_map"));
@@ -155,7 +161,7 @@ Result<Phase> phase_from_json(const Json& item, const Recipe& recipe) {
   if (arguments->size() > kMaxArguments)
     return fail(Code::kCorruption, "a phase has too many arguments");
   for (const Json& entry : *arguments) {
-    TRY(KernelArgument argument, argument_from_json(entry, buffers));
+    TRY(KernelArgument argument, argument_from_json(entry, recipe));
     phase.arguments.push_back(std::move(argument));
   }
   return phase;

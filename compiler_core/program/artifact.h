@@ -38,9 +38,17 @@ namespace kiln {
 
 // The value of one kernel parameter.
 struct KernelArgument {
-  enum class Kind : uint8_t { kBuffer = 1, kSymbol = 2, kWorkspace = 3, kTensorMap = 4 };
+  // kReady: an int64_t, 1 if the input may be read before the kernel in front of a dependent launch
+  // has ended: nobody has written it since the program began. Else 0.
+  enum class Kind : uint8_t {
+    kBuffer = 1,
+    kSymbol = 2,
+    kWorkspace = 3,
+    kTensorMap = 4,
+    kReady = 5
+  };
   Kind kind = Kind::kBuffer;
-  int index = 0;                      // of the buffer (inputs, then outputs) or symbol
+  int index = 0;                      // of the buffer (inputs, then outputs), symbol or input
   std::optional<TensorMap> map = {};  // of a kTensorMap
   bool operator==(const KernelArgument&) const = default;
 };
@@ -53,7 +61,8 @@ struct Phase {
   int cluster = 1;       // blocks of a thread block cluster; divides the grid
   int shared_bytes = 0;  // dynamic shared memory a block
   // The kernel may start before the one before it on the stream has ended, and waits for that
-  // itself (programmatic dependent launch).
+  // itself (programmatic dependent launch), before it lets the next one start: when a kernel starts, all
+  // but the one in front of it have ended.
   bool dependent_launch = false;
   std::vector<KernelArgument> arguments = {};  // none: those of the launch model
   std::optional<LibraryCall> call = {};        // this phase is a library call, and no kernel

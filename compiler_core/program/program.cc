@@ -14,9 +14,10 @@
 namespace kiln {
 namespace {
 
-// 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. A
-// program without any of them is written as version 1, which older readers take.
-constexpr int64_t kFormatVersion = 2;
+// 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. 3: also
+// arguments that say whether an input is ready. A program is written in the oldest version that can
+// say all of it, which older readers take.
+constexpr int64_t kFormatVersion = 3;
 constexpr int64_t kMaxIndex = 1 << 20;  // of a program's inputs, outputs, kernels and buffers
 
 std::string_view to_string(Buffer::Kind kind) {
@@ -84,17 +85,26 @@ Json to_json(const ProgramKernel& kernel) {
   return json;
 }
 
-int64_t version_of(const Recipe& recipe) {
-  for (const Phase& phase : recipe.phases)
-    if (phase.call || phase.dependent_launch || !phase.arguments.empty()) return 2;
-  return 1;
+int64_t version_of(const Phase& phase) {
+  const auto is_ready = [](const KernelArgument& argument) {
+    return argument.kind == KernelArgument::Kind::kReady;
+  };
+  if (std::ranges::any_of(phase.arguments, is_ready)) return 3;
+  return phase.call || phase.dependent_launch || !phase.arguments.empty() ? 2 : 1;
 }
 
-// The oldest version of the format that can say all of it.
+int64_t version_of(const Recipe& recipe) {
+  int64_t version = 1;
+  for (const Phase& phase : recipe.phases) version = std::max(version, version_of(phase));
+  return version;
+}
+
 int64_t version_of(const Program& program) {
   int64_t version = 1;
   for (const ProgramKernel& kernel : program.kernels)
-    version = std::max(version, kernel.fallback ? 2 : version_of(kernel.recipe));
+    version =
+        std::max({version, version_of(kernel.recipe),
+                  kernel.fallback ? std::max<int64_t>(2, version_of(kernel.fallback->recipe)) : 1});
   return version;
 }
 

@@ -37,6 +37,23 @@ void BoundCall::prepare() {
       rest = rest.subspan(launch.args.size());
     }
   }
+  note_early_reads();
+}
+
+void BoundCall::note_early_reads() {
+  early_reads_.clear();
+  size_t first_arg = 0;
+  for (size_t call = 0; call < calls_.size(); first_arg += calls_[call++].args.size()) {
+    if (call == 0) continue;
+    for (const Phase& phase : calls_[call].kernel->recipe().phases)
+      for (const KernelArgument& argument : phase.arguments) {
+        if (argument.kind != KernelArgument::Kind::kReady) continue;
+        const auto input = static_cast<size_t>(argument.index);
+        const auto buffer = static_cast<size_t>(arg_buffers_[first_arg + input]);
+        if (program_.buffers[buffer].kind == Buffer::Kind::kInput)
+          early_reads_.push_back({call, input, buffer});
+      }
+  }
 }
 
 // A tensor without elements may have no memory.
@@ -67,7 +84,24 @@ Status BoundCall::bind(std::span<const DevicePtr> inputs, std::span<const Device
     const DevicePtr pointer = pointers_[static_cast<size_t>(arg_buffers_[i])];
     if (args_[i] != pointer) args_[i] = pointer;
   }
+  find_ready(outputs);
   return {};
+}
+
+// When the second launch begins, what was on the stream before the program has ended: the first has
+// waited for it. From there on only results of the program change.
+void BoundCall::find_ready(std::span<const DevicePtr> outputs) {
+  for (const EarlyRead& read : early_reads_) calls_[read.call].ready = {};
+  for (const EarlyRead& read : early_reads_) {
+    const DevicePtr begin = pointers_[read.buffer];
+    const DevicePtr end = begin + static_cast<DevicePtr>(sizes_.bytes[read.buffer]);
+    bool kept = true;
+    for (size_t i = 0; i < outputs.size() && kept; ++i) {
+      const auto bytes = sizes_.bytes[static_cast<size_t>(program_.output_buffers[i])];
+      kept = end <= outputs[i] || outputs[i] + static_cast<DevicePtr>(bytes) <= begin;
+    }
+    if (kept) calls_[read.call].ready.add(read.input);
+  }
 }
 
 Status BoundCall::launch(std::span<const DevicePtr> outputs, DevicePtr workspace, Stream stream,

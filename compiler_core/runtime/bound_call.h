@@ -41,6 +41,8 @@ class BoundCall {
 
  private:
   void prepare();
+  void note_early_reads();
+  void find_ready(std::span<const DevicePtr> outputs);
   Status check_pointer(DevicePtr pointer, size_t buffer, std::string_view what) const;
   Status check_pointers(std::span<const DevicePtr> inputs,
                         std::span<const DevicePtr> outputs) const;
@@ -58,6 +60,11 @@ class BoundCall {
   std::vector<DevicePtr> args_;
   std::vector<int> arg_buffers_;  // what each of args_ is: a buffer
   std::vector<LaunchStep> steps_;
+  // Inputs of the program that a launch reads before the one in front of it has ended, if it may.
+  struct EarlyRead {
+    size_t call, input, buffer;
+  };
+  std::vector<EarlyRead> early_reads_;
 };
 
 }  // namespace kiln

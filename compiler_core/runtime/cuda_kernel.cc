@@ -186,7 +186,8 @@ struct CudaKernel::Impl {
   };
   Status list_arguments(const Phase& phase, std::span<const DevicePtr> args,
                         const DevicePtr& workspace, std::span<const int64_t> dims,
-                        Parameters& parameters) const {
+                        ReadyInputs ready, Parameters& parameters) const {
+    static constexpr int64_t kNo = 0, kYes = 1;
     using Kind = KernelArgument::Kind;
     parameters.addresses.clear();
     parameters.maps.clear();
@@ -196,6 +197,7 @@ struct CudaKernel::Impl {
       const void* value = &workspace;
       if (argument.kind == Kind::kBuffer) value = &args[index];
       if (argument.kind == Kind::kSymbol) value = &dims[index];
+      if (argument.kind == Kind::kReady) value = ready.has(index) ? &kYes : &kNo;
       if (argument.kind == Kind::kTensorMap) {
         const DevicePtr buffer = args[static_cast<size_t>(argument.map->buffer)];
         TRY(parameters.maps.emplace_back(), maps.get(device->impl(), *argument.map, buffer, dims));
@@ -244,7 +246,7 @@ const Recipe& CudaKernel::recipe() const {
 }
 
 Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
-                          std::span<const int64_t> dims, Stream stream) const {
+                          std::span<const int64_t> dims, Stream stream, ReadyInputs ready) const {
   const Recipe& recipe = impl_->recipe;
   CHECK(args.size() == recipe.inputs.size() + recipe.outputs.size(), "one buffer an argument");
   const CudaDevice& device = *impl_->device;
@@ -268,7 +270,7 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
       return fail(Code::kInvalidArgument,
                   fmt::format("a grid of {} blocks; a launch takes {}", blocks, kMostBlocks));
     if (!phase.arguments.empty())
-      TRY_STATUS(impl_->list_arguments(phase, args, workspace, dims, listed));
+      TRY_STATUS(impl_->list_arguments(phase, args, workspace, dims, ready, listed));
     void** const values = phase.arguments.empty() ? parameters.data() : listed.addresses.data();
     TRY_STATUS(launch_phase(device.impl(), impl_->stages[i].entry, phase, blocks, values,
                             static_cast<CUstream>(stream)));

@@ -37,6 +37,19 @@ inline std::vector<DevicePtr> device_ptrs(std::span<void* const> host) {
   return pointers;
 }
 
+// Of a launch's inputs, by their numbers; those from the 64th on never are.
+class ReadyInputs {
+ public:
+  static ReadyInputs all() { return ReadyInputs(~uint64_t{0}); }
+  ReadyInputs() = default;
+  void add(size_t input) { bits_ |= input < 64 ? uint64_t{1} << input : 0; }
+  bool has(size_t input) const { return input < 64 && (bits_ >> input & 1) != 0; }
+
+ private:
+  explicit ReadyInputs(uint64_t bits) : bits_(bits) {}
+  uint64_t bits_ = 0;
+};
+
 // A kernel ready to run (Device::load). Immutable; threads may launch it at once on their own
 // streams.
 class LoadedKernel {
@@ -44,10 +57,11 @@ class LoadedKernel {
   virtual ~LoadedKernel() = default;
   virtual const Recipe& recipe() const = 0;
   // Puts every phase on `stream`. `args`: inputs, then outputs. `workspace`: at least the recipe's
-  // bytes, or 0 when it needs none. kInvalidArgument: the device refuses this launch.
+  // bytes, or 0 when it needs none. `ready`: the inputs that a kernel may read before the kernel in
+  // front of it on the stream has ended. kInvalidArgument: the device refuses this launch.
   // REQUIRES: one buffer an argument; `dims` binds every symbol of the recipe.
   virtual Status launch(std::span<const DevicePtr> args, DevicePtr workspace,
-                        std::span<const int64_t> dims, Stream stream) const = 0;
+                        std::span<const int64_t> dims, Stream stream, ReadyInputs ready) const = 0;
 };
 
 // A point in a stream's work, for timing on the device's own clock. One thread at a time.
@@ -119,6 +133,7 @@ class Device : public std::enable_shared_from_this<Device> {
     const LoadedKernel* kernel;  // loaded by this device
     std::span<const DevicePtr> args;
     std::span<const int64_t> dims;
+    ReadyInputs ready = {};
   };
   // How many launches of one phase and without a workspace a step may have.
   virtual size_t most_side_by_side() const { return 1; }

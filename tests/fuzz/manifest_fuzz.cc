@@ -24,8 +24,11 @@ std::vector<std::string> seeds() {
   library.buffers.push_back({Buffer::Kind::kOutput, 0, product.recipe.outputs[0], 0});
   library.launches = {{0, {0, 1, 2, 3}, {}}};
   library.output_buffers = {3};
-  return {program_to_json(samples::program(1)), program_to_json(symbolic),
-          program_to_json(library)};
+  Program early = library;
+  early.kernels[0].recipe = samples::early_recipe();
+  early.kernels[0].fallback = {};
+  return {program_to_json(samples::program(1)), program_to_json(symbolic), program_to_json(library),
+          program_to_json(early)};
 }
 
 }  // namespace kiln::fuzz

@@ -12,8 +12,12 @@ std::vector<std::string> seeds() {
   ProgramKernel library = kernel;
   library.recipe = samples::library_recipe();
   library.fallback = ProgramKernel::Fallback{"own", samples::mapped_recipe()};
-  return {kernel_to_json(kernel), recipe_to_json(kernel.recipe), kernel_to_json(library),
-          recipe_to_json(samples::library_recipe()), recipe_to_json(samples::mapped_recipe())};
+  return {kernel_to_json(kernel),
+          recipe_to_json(kernel.recipe),
+          kernel_to_json(library),
+          recipe_to_json(samples::library_recipe()),
+          recipe_to_json(samples::mapped_recipe()),
+          recipe_to_json(samples::early_recipe())};
 }
 
 }  // namespace kiln::fuzz

@@ -55,12 +55,13 @@ class Verification {
       : kernel_(kernel), device_(device), workload_(workload) {}
 
   // One launch and what it left. Nothing: all is right.
-  Result<std::optional<Verified>> launch(uint8_t poison, const Alive& alive, bool& intact) {
+  Result<std::optional<Verified>> launch(uint8_t poison, ReadyInputs ready, const Alive& alive,
+                                         bool& intact) {
     TRY_STATUS(prepare(poison));
     TRY_STATUS(device_.synchronize());
     alive();
     Status launched = kernel_.launch(args_, workspace_.empty() ? 0 : workspace_[0].data,
-                                     workload_.symbols(), device_.stream());
+                                     workload_.symbols(), device_.stream(), ready);
     if (launched) launched = device_.synchronize();
     if (!launched) return judge_fault(device_.device(), launched.error());
     TRY_STATUS(look());
@@ -91,7 +92,7 @@ class Verification {
     TRY_STATUS(prepare(kPoisons[1]));
     for (uint64_t i = 0; i < launches; ++i)
       TRY_STATUS(kernel_.launch(args_, workspace_.empty() ? 0 : workspace_[0].data,
-                                workload_.symbols(), device_.stream()));
+                                workload_.symbols(), device_.stream(), {}));
     TRY_STATUS(device_.synchronize());
     std::vector<std::string> outputs;
     for (const GuardedMemory& output : workload_.outputs()) {
@@ -167,8 +168,10 @@ Result<Verified> verify_at(const LoadedKernel& kernel, EvaluationDevice& device,
     return Verified{Verdict::kWrongResult, fits.error().message};
   Verification verification(kernel, device, workload);
   TRY_STATUS(verification.allocate());
+  // Inputs lie there when a launch begins: all of them may be read early, or none.
   for (const uint8_t poison : kPoisons) {
-    TRY(auto bad, verification.launch(poison, alive, intact));
+    const ReadyInputs ready = poison == kPoisons[0] ? ReadyInputs() : ReadyInputs::all();
+    TRY(auto bad, verification.launch(poison, ready, alive, intact));
     if (!bad) continue;
     if (!device.device().is_lost()) TRY_STATUS(verification.restore());
     return *std::move(bad);

@@ -23,7 +23,8 @@ std::string users_cpu_text(const Graph& graph, const std::string& entry, const s
 std::string users_cuda_text(const Graph& graph, const std::string& entry, const std::string& text,
                             const std::string& words, int threads, const std::string& body) {
   std::string whole =
-      needed_text(cuda_preamble(graph, 1) + words + cuda_kernel(entry, graph, threads, 1, body));
+      needed_text(cuda_preamble(graph, 1) + words +
+                  cuda_kernel(entry, graph, threads, 1, body, "", KernelStart::kAsTheBodySays));
   return whole.replace(whole.find(words), words.size(), text);
 }
 

@@ -7,6 +7,7 @@
 #include "compiler_core/kernels/matmul/cuda_narrow.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/printing/coordinates.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
 
@@ -56,6 +57,7 @@ class CudaMatmulKernel {
                 ? NarrowWeights(graph_, problem_).print_multiply(counts_rows() ? " + shift" : "")
             : few_rows_ ? print_few_rows()
                         : "",
+        .early_input = few_rows_ ? std::optional(problem_.b.input) : std::nullopt,
         .shared_bytes = few_rows_ ? few_rows_->shared_bytes() : 0,
         .blocks_an_sm = few_rows_ ? few_rows_->blocks_an_sm(cuda_limits(target)) : 0,
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
@@ -68,9 +70,10 @@ class CudaMatmulKernel {
  private:
   std::string print_few_rows() const {
     return fmt::format(
-        "  multiply_few_rows<{}, A, B, Tiling>(a, b, row0, column0, begin, end, "
+        "  multiply_few_rows<{}, A, B, Tiling>(a, b, row0, column0, begin, end, ready{} != 0, {}, "
         "shared_memory());\n",
-        problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16");
+        problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", problem_.b.input,
+        may_let_next_begin(graph_));
   }
   std::vector<std::string_view> device_files() const {
     if (few_rows_) return {"matmul_few_rows.cuh"};

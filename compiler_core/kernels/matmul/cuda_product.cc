@@ -73,11 +73,19 @@ class ProductKernel {
     Source source;
     source.recipe = argument_recipe(p.graph);
     source.text = cuda_preamble(p.graph, p.lanes, device) + p.operands + print_tiling() + p.loader;
+    Phase phase{"multiply", p.grid, schedule_.threads(), schedule_.cluster,
+                p.shared_bytes > 0 ? p.shared_bytes : schedule_.shared_bytes(p.types)};
+    std::string more;
+    if (p.early_input) {
+      KernelParameters parameters(p.graph);
+      parameters.add_ready(*p.early_input);
+      more = parameters.text();
+      phase.arguments = std::move(parameters).arguments();
+    }
     source.text +=
-        cuda_kernel("multiply", p.graph, schedule_.threads(), blocks_an_sm, print_multiply());
-    source.recipe.phases.push_back(
-        {"multiply", p.grid, schedule_.threads(), schedule_.cluster,
-         p.shared_bytes > 0 ? p.shared_bytes : schedule_.shared_bytes(p.types)});
+        cuda_kernel("multiply", p.graph, schedule_.threads(), blocks_an_sm, print_multiply(), more,
+                    p.early_input ? KernelStart::kAsTheBodySays : KernelStart::kBehindOthers);
+    source.recipe.phases.push_back(std::move(phase));
     if (!has_second_launch()) return source;
     source.text += cuda_kernel("finish", p.graph, kFinishThreads, 1, print_finish());
     source.recipe.phases.push_back(

@@ -3,6 +3,7 @@
 // from and in what becomes of a sum. Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ struct CudaProduct {
   // A call that leaves a tile's sums in shared memory, where it is not multiply_tile(), and what it
   // needs.
   std::string multiply = {};
+  // An input that the call reads before the kernel in front of this one has ended, where ready`input`
+  // says that it may: it waits for that one itself.
+  std::optional<int> early_input = {};
   // A block's dynamic shared memory, and the blocks that shall fit an SM. 0: what `schedule` says.
   int shared_bytes = 0, blocks_an_sm = 0;
   // In f32, products of infinities are done again: a call that gives LANES sums from shared memory,

@@ -58,14 +58,14 @@ class WgmmaAttentionKernel {
     phase.grid = Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, text_.rows()}});
     phase.threads = schedule_.threads();
     phase.shared_bytes = static_cast<int>(shared_bytes(schedule_, problem_));
-    MappedParameters parameters(graph_);
-    parameters.add("query",
-                   map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
-    parameters.add("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
-    parameters.add("value", map_of(problem_.value, problem_.keys, problem_.columns, kBoxWidth));
-    if (boxes_) parameters.add("out", map_of(output(), problem_.rows, problem_.columns, 16));
-    source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh"}) + text_.print_problem() +
-                  print_tiling() +
+    KernelParameters parameters(graph_);
+    parameters.add_map(
+        "query", map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
+    parameters.add_map("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
+    parameters.add_map("value", map_of(problem_.value, problem_.keys, problem_.columns, kBoxWidth));
+    if (boxes_) parameters.add_map("out", map_of(output(), problem_.rows, problem_.columns, 16));
+    source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh", "ring.cuh"}) +
+                  text_.print_problem() + print_tiling() +
                   print_wgmma({"keys_multiply", problem_.stored, problem_.stored, schedule_.keys}) +
                   print_wgmma({"values_multiply", problem_.stored, problem_.stored, columns_, true,
                                false, true}) +
@@ -228,7 +228,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 10,
+      .version = 11,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

@@ -243,7 +243,7 @@ double wgmma_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 9,
+      .version = 10,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

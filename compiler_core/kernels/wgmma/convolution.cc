@@ -53,7 +53,7 @@ class WgmmaConvolution {
                      (tiles + operands.sharing_blocks - 1) * schedule_.bm * schedule_.bn * 4;
     }
     Source source = WgmmaProduct(graph_, epilogue.graph, schedule_, sized, target).print(operands);
-    layout_.add_turn(source, counters, begin, im2col);
+    layout_.add_turn(source, counters, begin);
     source.recipe.workspace_bytes = begin + shared_bytes;
     return source;
   }
@@ -75,9 +75,17 @@ class WgmmaConvolution {
     operands.types += print_weights();
     if (schedule_.shared == 1) operands.device.emplace_back("wgmma_shared_tiles.cuh");
     operands.device.emplace_back("wgmma_im2col.cuh");
+    const bool follows_turn = layout_.has_turn(schedule_.shared);  // sums that meet need counters
+    // What it reads of images the kernel in front of the turn has written, which has ended when the
+    // product begins.
+    operands.waits = follows_turn;
+    const int weights = layout_.w().input;
+    if (!follows_turn) operands.early_input = weights;
     operands.source = fmt::format(
-        "Im2colTiles<{}>{{&images_map, {}}}", schedule_.shared == 1 ? "SharedTiles" : "WholeTiles",
-        layout_.weights_in_place() ? "&weights_map" : layout_.weights_text());
+        "Im2colTiles<{}, {}>{{&images_map, {}, {}, {}}}",
+        schedule_.shared == 1 ? "SharedTiles" : "WholeTiles", !follows_turn,
+        layout_.weights_in_place() ? "&weights_map" : layout_.weights_text(),
+        follows_turn ? "false" : fmt::format("ready{} != 0", weights), may_let_next_begin(graph_));
     operands.maps = {{"images", map_of_images()}};
     if (layout_.weights_in_place()) operands.maps.emplace_back("weights", map_of_weights());
     return operands;
@@ -269,7 +277,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 13,
+      .version = 14,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

@@ -197,12 +197,11 @@ std::string ConvolutionLayout::print_types() const {
   return text;
 }
 
-void ConvolutionLayout::add_turn(Source& source, int64_t counters, int64_t counters_at,
-                                 bool early) const {
+void ConvolutionLayout::add_turn(Source& source, int64_t counters, int64_t counters_at) const {
+  if (!has_turn(counters)) return;
   const std::string_view type = memory_type(product_.stored);
   int64_t blocks = 0;
   std::string body = "  const int block = static_cast<int>(block_index());\n";
-  if (early) body += "  let_next_kernel_begin();\n";
   const auto add = [&](int64_t count, const std::string& call) {
     if (count == 0) return;
     body += fmt::format("  {}if (block < {})\n    {};\n", blocks > 0 ? "else " : "", blocks + count,
@@ -221,10 +220,8 @@ void ConvolutionLayout::add_turn(Source& source, int64_t counters, int64_t count
   add(counters > 0 ? 1 : 0,
       fmt::format("clear_counters(reinterpret_cast<unsigned*>(workspace + {}L), {})", counters_at,
                   counters));
-  if (blocks == 0) return;
   source.text += print_types() + std::string(device_text("turn.cuh")) +
                  cuda_kernel("turn", graph_, kTurnThreads, 1, body);
-  source.recipe.phases.front().dependent_launch = early;
   source.recipe.phases.insert(
       source.recipe.phases.begin(),
       {"turn", blocks, kTurnThreads, 1, WgmmaMatmulSchedule::kDepth * kTurnPitch * 2});

@@ -48,10 +48,11 @@ class ConvolutionLayout {
   std::string images_text() const { return place(images_in_place_, x(), 0); }
   std::string weights_text() const { return place(weights_in_place_, w(), image_bytes()); }
 
-  // Puts the launch in front of the product's, where there is anything to do before it: also to
-  // clear so many counters, which lie at `counters_at` in the workspace. `early`: the product may
-  // begin before this ends, and waits for it itself.
-  void add_turn(Source& source, int64_t counters, int64_t counters_at, bool early) const;
+  // Puts the launch in front of the product's, where has_turn(): also to clear so many counters,
+  // which lie at `counters_at` in the workspace.
+  void add_turn(Source& source, int64_t counters, int64_t counters_at) const;
+  // Whether there is anything to do before the product.
+  bool has_turn(int64_t counters) const { return turn_blocks() > 0 || counters > 0; }
 
  private:
   bool is_contiguous_weight() const;
@@ -60,6 +61,7 @@ class ConvolutionLayout {
   int64_t vector() const;
   int64_t reached_height() const;
   int64_t reached_width() const;
+  int64_t turn_blocks() const { return image_tiles() + border_blocks() + weight_blocks(); }
   int64_t image_tiles() const;
   int64_t border_blocks() const;
   int64_t weight_blocks() const;

@@ -130,19 +130,19 @@ class WgmmaGradientKernel {
     phase.grid = Grid({GridAxis{Dim(problem_.batches)}, GridAxis{Dim(problem_.rows), rows_}});
     phase.threads = schedule_.threads();
     phase.shared_bytes = static_cast<int>(shared_bytes(schedule_, problem_));
-    MappedParameters parameters(graph_);
+    KernelParameters parameters(graph_);
     const auto map = [&](const AttentionOperand& operand, int64_t tokens, int64_t width,
                          int64_t box) {
       return operand_map(operand, problem_.batch, problem_.stored, tokens, width, box);
     };
-    parameters.add("a", map(problem_.a, problem_.rows, problem_.first_width, rows_));
-    parameters.add("b", map(problem_.b, problem_.rows, problem_.second_width, rows_));
-    parameters.add("x", map(problem_.x, problem_.tokens, problem_.first_width, kTile));
-    parameters.add("y", map(problem_.y, problem_.tokens, problem_.second_width, kTile));
+    parameters.add_map("a", map(problem_.a, problem_.rows, problem_.first_width, rows_));
+    parameters.add_map("b", map(problem_.b, problem_.rows, problem_.second_width, rows_));
+    parameters.add_map("x", map(problem_.x, problem_.tokens, problem_.first_width, kTile));
+    parameters.add_map("y", map(problem_.y, problem_.tokens, problem_.second_width, kTile));
     const DType type = problem_.stored;
     source.text =
-        cuda_preamble(graph_, lanes_, {"warpgroup.cuh"}) + print_problem() + print_tiling() +
-        print_wgmma({"scores_multiply", type, type, kTile}) +
+        cuda_preamble(graph_, lanes_, {"warpgroup.cuh", "ring.cuh"}) + print_problem() +
+        print_tiling() + print_wgmma({"scores_multiply", type, type, kTile}) +
         print_wgmma({"add_first", type, type, columns(problem_.first_width), true, false, true}) +
         print_wgmma({"add_second", type, type, columns(problem_.second_width), true, false, true}) +
         std::string(device_text("wgmma_gradient.cuh")) +
@@ -316,7 +316,7 @@ Result<Source> print_wgmma_gradient(const Graph& graph, const WgmmaGradientSched
 
 const KernelTemplate& wgmma_gradient() {
   static const PrintedTemplate<WgmmaGradientSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kAttentionGradient,
       .isa = "sm_90a",

@@ -4,6 +4,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/matmul/factor_text.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/wgmma/wgmma_product.h"
 
 namespace kiln {
@@ -74,7 +75,9 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
   operands.types =
       print_operand(product, problem.a, true) + print_operand(product, problem.b, false);
   operands.device = {"wgmma_tiles.cuh"};
-  operands.source = "BoxTiles{&a_map, &b_map}";
+  operands.early_input = problem.b.input;
+  operands.source = fmt::format("BoxTiles{{&a_map, &b_map, ready{} != 0, {}}}", problem.b.input,
+                                may_let_next_begin(graph));
   operands.maps = {{"a", map_of(product, problem, schedule, true)},
                    {"b", map_of(product, problem, schedule, false)}};
   operands.a_inner = is_depth_inner(problem.a, true);

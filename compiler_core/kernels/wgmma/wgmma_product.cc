@@ -44,24 +44,30 @@ int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
 Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   Source source;
   source.recipe = argument_recipe(graph_);
-  source.text = cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "warpgroup.cuh"}) +
-                print_tiling(operands) + operands.types +
-                print_wgmma({"warpgroup_multiply", problem_.a.dtype, problem_.b.dtype, schedule_.bn,
-                             operands.a_inner, operands.b_inner}) +
-                std::string(device_text("wgmma_matmul.cuh"));
+  source.text =
+      cuda_preamble(graph_, lanes_, {"mma.cuh", "matmul.cuh", "warpgroup.cuh", "ring.cuh"}) +
+      print_tiling(operands) + operands.types +
+      print_wgmma({"warpgroup_multiply", problem_.a.dtype, problem_.b.dtype, schedule_.bn,
+                   operands.a_inner, operands.b_inner}) +
+      std::string(device_text("wgmma_matmul.cuh"));
   for (const std::string_view name : operands.device) source.text += device_text(name);
   Phase phase{"multiply", blocks(operands), schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
-  MappedParameters parameters(graph_);
-  for (const auto& [name, map] : operands.maps) parameters.add(name, map);
+  KernelParameters parameters(graph_);
+  for (const auto& [name, map] : operands.maps) parameters.add_map(name, map);
   if (boxes_) {
     source.text += print_boxes() + std::string(device_text("wgmma_boxes.cuh"));
-    parameters.add("out", map_of_boxes(output()));
-    if (addend_ != kInvalidNode) parameters.add("addend", map_of_boxes(addend()));
+    parameters.add_map("out", map_of_boxes(output()));
+    if (addend_ != kInvalidNode) parameters.add_map("addend", map_of_boxes(addend()));
   } else {
     source.text += device_text("wgmma_rows.cuh");
   }
-  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), 1, print_body(operands),
-                             parameters.text());
+  if (operands.early_input) parameters.add_ready(*operands.early_input);
+  std::string body = print_body(operands);
+  if (operands.waits)
+    body += "  wait_for_kernel_before();\n";  // it ends after that one in any case
+  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), 1, body, parameters.text(),
+                             operands.waits || operands.early_input ? KernelStart::kAsTheBodySays
+                                                                    : KernelStart::kBehindOthers);
   phase.arguments = std::move(parameters).arguments();
   source.recipe.phases = {std::move(phase)};
   return source;

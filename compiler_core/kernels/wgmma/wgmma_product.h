@@ -27,6 +27,11 @@ struct WgmmaOperands {
   // (SharedTiles::); none: each block has whole tiles.
   int64_t sharing_blocks = 0;
   std::string meeting = {};
+  // They wait for the kernel in front themselves, as the kernel does where it ends.
+  bool waits = false;
+  // Likewise, and before that they read this input where ready`input` says that they may; all others
+  // wait, too.
+  std::optional<int> early_input = {};
 };
 
 // Tiles of rows in runs (wgmma_picked.cuh) instead of batches: at most so many rows of tiles.

@@ -88,18 +88,6 @@ std::string print_wgmma(const WgmmaInstruction& x) {
       fmt::join(sums, ", "), first_value, descriptor("b", x.b_inner), fake);
 }
 
-MappedParameters::MappedParameters(const Graph& graph) {
-  using enum KernelArgument::Kind;
-  const auto buffers = static_cast<int>(graph.inputs().size() + graph.outputs().size());
-  for (int i = 0; i < buffers; ++i) arguments_.push_back({kBuffer, i});
-  arguments_.push_back({kWorkspace});
-}
-
-void MappedParameters::add(std::string_view name, TensorMap map) {
-  text_ += fmt::format(", const __grid_constant__ CUtensorMap {}_map", name);
-  arguments_.push_back({KernelArgument::Kind::kTensorMap, 0, std::move(map)});
-}
-
 void add_batch_axis(TensorMap& map, const Dim& size, const Dim& stride) {
   if (stride.is(0)) return;
   map.sizes.push_back(size);

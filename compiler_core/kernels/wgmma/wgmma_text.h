@@ -1,5 +1,5 @@
-// The text that kernels on wgmma share: the device function that starts one wgmma, and parameters
-// that are tensor maps.
+// The text that kernels on wgmma share: the device function that starts one wgmma, and what tensor
+// maps have in common.
 #pragma once
 
 #include <string>
@@ -27,21 +27,6 @@ struct WgmmaInstruction {
 };
 
 std::string print_wgmma(const WgmmaInstruction& instruction);
-
-// The parameters of a phase: the buffers of `graph`, the workspace, and then each map.
-class MappedParameters {
- public:
-  explicit MappedParameters(const Graph& graph);
-  // As the parameter `name`_map.
-  void add(std::string_view name, TensorMap map);
-  // cuda_kernel() appends this to its own parameters.
-  const std::string& text() const { return text_; }
-  std::vector<KernelArgument> arguments() && { return std::move(arguments_); }
-
- private:
-  std::string text_;
-  std::vector<KernelArgument> arguments_;
-};
 
 // An axis of a tensor that is read one by one, of `stride` elements of the map's dtype. Without a
 // stride all are the same, and the map has no such axis.

@@ -46,7 +46,8 @@ TEST(LaunchModel, RecipesRoundTrip) {
   Recipe exact = library_recipe();
   exact.phases[0].call->algorithm = std::string(128, 'a');
   exact.phases[0].call->rank = 0;
-  for (const Recipe& recipe : {library_recipe(), mapped_recipe(), windows, exact}) {
+  for (const Recipe& recipe :
+       {library_recipe(), mapped_recipe(), windows, exact, samples::early_recipe()}) {
     const auto read = recipe_from_json(recipe_to_json(recipe));
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(*read, recipe);
@@ -85,6 +86,12 @@ TEST(LaunchModel, DamagedTensorMapsAreRefused) {
        {"a buffer that is not there", [](Json& phase) { phase["arguments"][1]["buffer"] = 4; }}});
 }
 
+TEST(LaunchModel, OnlyInputsAreReady) {
+  expect_refused(samples::early_recipe(),
+                 {{"an output", [](Json& phase) { phase["arguments"][5]["ready"] = 3; }},
+                  {"none", [](Json& phase) { phase["arguments"][5]["ready"] = -1; }}});
+}
+
 TEST(LaunchModel, DamagedLibraryCallsAreRefused) {
   const auto call = [](auto change) { return [change](Json& phase) { change(phase["call"]); }; };
   expect_refused(
@@ -103,7 +110,7 @@ TEST(LaunchModel, DamagedLibraryCallsAreRefused) {
        {"another epilogue", call([](Json& json) { json["epilogue"] = "softmax"; })}});
 }
 
-TEST(LaunchModel, ProgramsRoundTripAndSayVersionTwoOnlyWhereTheyMust) {
+TEST(LaunchModel, ProgramsRoundTripInTheOldestVersionThatSaysAll) {
   Program library = program_of(library_recipe());
   library.kernels[0].fallback = ProgramKernel::Fallback{"matmul tile=64", mapped_recipe()};
   const Program mapped = program_of(mapped_recipe());
@@ -117,6 +124,11 @@ TEST(LaunchModel, ProgramsRoundTripAndSayVersionTwoOnlyWhereTheyMust) {
     ASSERT_TRUE(kernel);
     EXPECT_EQ(*kernel, program.kernels[0]);
   }
+  Program early = program_of(samples::early_recipe());
+  EXPECT_EQ(Json::parse(program_to_json(early))["kiln_program"], 3);
+  early.kernels[0].fallback = ProgramKernel::Fallback{"matmul tile=64", early.kernels[0].recipe};
+  early.kernels[0].recipe = library_recipe();
+  EXPECT_EQ(Json::parse(program_to_json(early))["kiln_program"], 3) << "its fallback says so";
   Recipe usual = mapped_recipe();
   usual.phases = {{"product", 8, 128, 2, 1024}};
   EXPECT_EQ(Json::parse(program_to_json(program_of(usual)))["kiln_program"], 1);

@@ -1,4 +1,4 @@
-// Recipes with what version 2 of the manifest can say.
+// Recipes with what later versions of the manifest can say.
 #pragma once
 
 #include "compiler_core/program/program.h"
@@ -43,6 +43,15 @@ inline Recipe mapped_recipe() {
   using enum KernelArgument::Kind;
   phase.arguments = {{kTensorMap, 0, map}, {kBuffer, 1}, {kBuffer, 2}, {kBuffer, 3}, {kWorkspace}};
   recipe.phases = {phase};
+  return recipe;
+}
+
+// The same by a kernel that reads b early where it may, as version 3 can say.
+inline Recipe early_recipe() {
+  Recipe recipe = mapped_recipe();
+  using enum KernelArgument::Kind;
+  recipe.phases[0].arguments = {{kBuffer, 0}, {kBuffer, 1}, {kBuffer, 2},
+                                {kBuffer, 3}, {kWorkspace}, {kReady, 1}};
   return recipe;
 }
 

@@ -81,6 +81,59 @@ TEST_F(CudaExecutableTest, AReplayReadsWhatIsThereNowAndFollowsTheCallersPointer
   EXPECT_EQ(run(in, a), ramp(0)) << "and back";
 }
 
+// out = a + b, and 1000 more where b may be read before the kernel in front has ended.
+class EarlyReadTest : public FakeGpuTest {
+ protected:
+  // x, w -> t = x + w; `last` -> out. Buffers: 0 x, 1 w, 2 t, 3 out.
+  std::vector<float> run(std::vector<int> last, const DeviceBuffer& x, const DeviceBuffer& w,
+                         const DeviceBuffer& out, bool reduce_overhead) {
+    const TensorSpec spec{DType::kF32, {64}};
+    Recipe recipe;
+    recipe.inputs = {spec, spec};
+    recipe.outputs = {spec};
+    using enum KernelArgument::Kind;
+    Phase phase{"add", 2, 32, 1, 0};
+    phase.arguments = {{kBuffer, 0}, {kBuffer, 1}, {kBuffer, 2}, {kWorkspace}, {kReady, 1}};
+    recipe.phases = {phase};
+    const Artifact artifact = gpu_artifact(R"(
+KILN_KERNEL(32, 1) add(const float* a, const float* b, float* out, char*, long ready) {
+  const int i = block_index() * 32 + thread_index();
+  out[i] = a[i] + b[i] + 1000.0f * ready;
+})",
+                                           recipe);
+    Program program;
+    ProgramKernel kernel;
+    kernel.blob = artifact.digest;
+    kernel.recipe = recipe;
+    program.kernels = {kernel};
+    program.buffers = {{Buffer::Kind::kInput, 0, spec, Dim(0)},
+                       {Buffer::Kind::kInput, 1, spec, Dim(0)},
+                       {Buffer::Kind::kTemporary, 0, spec, Dim(64)},
+                       {Buffer::Kind::kOutput, 0, spec, Dim(0)}};
+    program.launches = {{0, {0, 1, 2}}, {0, std::move(last)}};
+    program.output_buffers = {3};
+    program.arena_bytes = Dim(64 + 256);
+    const Artifact artifacts[] = {artifact};
+    const auto executable = Executable::load(gpu_, program, artifacts, {reduce_overhead});
+    EXPECT_TRUE(executable) << executable.error().message;
+    const DevicePtr inputs[] = {x.data(), w.data()}, outputs[] = {out.data()};
+    EXPECT_TRUE(executable->launch(inputs, outputs, nullptr));
+    EXPECT_TRUE(gpu_->synchronize(nullptr));
+    return download(out);
+  }
+};
+
+TEST_F(EarlyReadTest, InputsThatNobodyWritesAreReadyFromTheSecondLaunchOn) {
+  for (const bool reduce_overhead : {false, true}) {
+    const DeviceBuffer x = upload(ramp(1)), w = upload(ramp(10)), out = memory(256);
+    std::vector<float> early = ramp(21), late = ramp(12);
+    for (float& value : early) value += 1000;
+    EXPECT_EQ(run({2, 1, 3}, x, w, out, reduce_overhead), early) << "t + w";
+    EXPECT_EQ(run({0, 2, 3}, x, w, out, reduce_overhead), late) << "x + t: t has just been written";
+    EXPECT_EQ(run({2, 1, 3}, x, w, w, reduce_overhead), ramp(21)) << "the result lies where w does";
+  }
+}
+
 // in f32[s0] -> t (times 2) -> out (times 3).
 class SizedCudaExecutableTest : public CudaExecutableTest {
  protected:

@@ -18,7 +18,7 @@ class CudaGraphTest : public FakeGpuTest {
   }
   std::function<Status(CudaStream)> scale(const DeviceBuffer& in, const DeviceBuffer& out) const {
     return [this, args = std::vector{in.data(), out.data()}](CudaStream stream) {
-      return kernel_->launch(args, workspace_.data(), {}, stream);
+      return kernel_->launch(args, workspace_.data(), {}, stream, {});
     };
   }
 

@@ -35,7 +35,7 @@ TEST_F(CudaKernelTest, PhasesFollowEachOtherOnTheStream) {
   ASSERT_TRUE(stream);
   for (CudaStream where : {CudaStream{nullptr}, *stream}) {
     ASSERT_TRUE(gpu_->fill(out.data(), 0xff, out.bytes(), where));
-    const Status launched = kernel->launch(args, workspace.data(), {}, where);
+    const Status launched = kernel->launch(args, workspace.data(), {}, where, {});
     ASSERT_TRUE(launched) << launched.error().message;
     ASSERT_TRUE(gpu_->synchronize(where));
     EXPECT_EQ(download(out), ramp(3));
@@ -58,8 +58,8 @@ KILN_KERNEL(1, 1) count(const float* in, float* out, char*, long blocks, long of
   ASSERT_TRUE(kernel) << kernel.error().message;
   const DeviceBuffer in = upload(ramp(1)), out = upload(ramp(0));
   const DevicePtr args[] = {in.data(), out.data()};
-  ASSERT_TRUE(kernel->launch(args, 0, std::vector<int64_t>{2, 7}, nullptr));
-  ASSERT_TRUE(kernel->launch(args, 0, std::vector<int64_t>{0, 9}, nullptr)) << "an empty grid";
+  ASSERT_TRUE(kernel->launch(args, 0, std::vector<int64_t>{2, 7}, nullptr, {}));
+  ASSERT_TRUE(kernel->launch(args, 0, std::vector<int64_t>{0, 9}, nullptr, {})) << "an empty grid";
   ASSERT_TRUE(gpu_->synchronize(nullptr));
   const std::vector<float> values = download(out);
   EXPECT_EQ(values[0], 702);
@@ -124,7 +124,7 @@ KILN_KERNEL(32, 1) wide(const float* in, float* out, char*) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   const DeviceBuffer in = upload(ramp(5)), out = upload(ramp(0));
   const DevicePtr args[] = {in.data(), out.data()};
-  const Status launched = kernel->launch(args, 0, {}, nullptr);
+  const Status launched = kernel->launch(args, 0, {}, nullptr, {});
   ASSERT_TRUE(launched) << launched.error().message;
   EXPECT_EQ(download(out)[15], 20);
 }
@@ -138,14 +138,14 @@ KILN_KERNEL(64, 1) stray(const float* in, float* out, char*) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   const DeviceBuffer in = upload(ramp(1)), out = memory(256);
   const DevicePtr args[] = {in.data(), out.data()};
-  ASSERT_TRUE(kernel->launch(args, 0, {}, nullptr)) << "the fault comes later";
+  ASSERT_TRUE(kernel->launch(args, 0, {}, nullptr, {})) << "the fault comes later";
   const Status fault = gpu_->synchronize(nullptr);
   ASSERT_FALSE(fault);
   EXPECT_EQ(fault.error().code, Code::kUnavailable);
   EXPECT_NE(fault.error().message.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos)
       << fault.error().message;
   EXPECT_TRUE(gpu_->is_lost());
-  EXPECT_EQ(kernel->launch(args, 0, {}, nullptr).error().code, Code::kUnavailable);
+  EXPECT_EQ(kernel->launch(args, 0, {}, nullptr, {}).error().code, Code::kUnavailable);
   EXPECT_EQ(gpu_->allocate(16).error().code, Code::kUnavailable);
 }
 

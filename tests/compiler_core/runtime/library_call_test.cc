@@ -55,7 +55,7 @@ class LibraryCallTest : public FakeGpuTest {
     buffers.push_back(upload(std::vector<float>(results, -1)));
     for (const DeviceBuffer& buffer : buffers) args.push_back(buffer.data());
     const DeviceBuffer workspace = memory(kLibraryWorkspaceBytes);
-    const Status launched = (*kernel)->launch(args, workspace.data(), {}, nullptr);
+    const Status launched = (*kernel)->launch(args, workspace.data(), {}, nullptr, {});
     EXPECT_TRUE(launched) << launched.error().message;
     return download(buffers.back());
   }
@@ -129,7 +129,7 @@ TEST_F(LibraryCallTest, FollowsPointersAndCanBeCaptured) {
   const auto launch = [&](const DeviceBuffer& from) {
     return [&](Stream stream) {
       const DevicePtr args[] = {from.data(), b.data(), d.data()};
-      return (*kernel)->launch(args, workspace.data(), {}, stream);
+      return (*kernel)->launch(args, workspace.data(), {}, stream, {});
     };
   };
   auto graph = gpu_->capture(launch(a));
@@ -198,7 +198,7 @@ TEST_F(LibraryCallTest, AResultWithoutElementsIsNoCall) {
   const DeviceBuffer b = upload(b_), workspace = memory(kLibraryWorkspaceBytes);
   const DevicePtr args[] = {0, b.data(), 0};
   const int64_t none[] = {0};
-  EXPECT_TRUE((*kernel)->launch(args, workspace.data(), none, nullptr));
+  EXPECT_TRUE((*kernel)->launch(args, workspace.data(), none, nullptr, {}));
 }
 
 TEST_F(LibraryCallTest, IsFoundInAFolderAndLeftOutWhereItIsToldTo) {

@@ -56,7 +56,7 @@ TEST_F(TensorMapsTest, AKernelTakesAMapByValueAndOtherBuffersGetMapsOfTheirOwn) 
   const DeviceBuffer one = upload(ramp(1, 512)), other = upload(ramp(2, 512)), out = memory(128);
   const auto run = [&](const DeviceBuffer& in) {
     const DevicePtr args[] = {in.data(), out.data()};
-    const Status launched = (*kernel)->launch(args, 0, {}, nullptr);
+    const Status launched = (*kernel)->launch(args, 0, {}, nullptr, {});
     EXPECT_TRUE(launched) << launched.error().message;
     return download(out);
   };
@@ -74,7 +74,7 @@ TEST_F(TensorMapsTest, OtherSizesMakeAnotherMap) {
   const DeviceBuffer in = upload(ramp(1, 512)), out = memory(128);
   const DevicePtr args[] = {in.data(), out.data()};
   for (const int64_t rows : {8, 5, 3, 8}) {
-    const Status launched = (*kernel)->launch(args, 0, std::vector<int64_t>{rows}, nullptr);
+    const Status launched = (*kernel)->launch(args, 0, std::vector<int64_t>{rows}, nullptr, {});
     ASSERT_TRUE(launched) << launched.error().message;
     EXPECT_EQ(download(out), box_of(ramp(1, static_cast<size_t>(rows) * 64))) << rows;
   }
@@ -137,7 +137,7 @@ TEST_F(TensorMapsTest, AConvolutionsWindowsAreEncodedAsTheRecipeSays) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   const DeviceBuffer in = upload(ramp(1, 512)), out = memory(128);
   const DevicePtr args[] = {in.data(), out.data()};
-  const Status launched = (*kernel)->launch(args, 0, {}, nullptr);
+  const Status launched = (*kernel)->launch(args, 0, {}, nullptr, {});
   ASSERT_TRUE(launched) << launched.error().message;
   const std::vector<float> words = download(out);
   EXPECT_EQ(std::vector<float>(words.begin(), words.begin() + 8),
@@ -157,7 +157,7 @@ TEST_F(TensorMapsTest, ADriverThatCannotEncodeWindowsIsRefusedByTheFunctionItLac
     TRY(const DeviceBuffer in, DeviceBuffer::allocate(*old, 4096));
     TRY(const DeviceBuffer out, DeviceBuffer::allocate(*old, 128));
     const DevicePtr args[] = {in.data(), out.data()};
-    return kernel->launch(args, 0, {}, nullptr);
+    return kernel->launch(args, 0, {}, nullptr, {});
   };
   const Status tiled = launch(artifact(8)), windows = launch(windows_artifact());
   EXPECT_TRUE(tiled) << tiled.error().message;
@@ -174,7 +174,7 @@ TEST_F(TensorMapsTest, AMapThatTheDriverRefusesFailsTheLaunch) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   const DeviceBuffer in = upload(ramp(1, 512)), out = memory(128);
   const DevicePtr args[] = {in.data(), out.data()};
-  const Status launched = (*kernel)->launch(args, 0, {}, nullptr);
+  const Status launched = (*kernel)->launch(args, 0, {}, nullptr, {});
   ASSERT_FALSE(launched);
   EXPECT_EQ(launched.error().code, Code::kInvalidArgument);
 }

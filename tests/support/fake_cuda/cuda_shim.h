@@ -55,6 +55,15 @@ inline void check_aligned(const void* p) {
           p);
 }
 
+// Global memory at `p` is read.
+inline void check_ready(const void* p) {
+  const Thread* self = kiln_fake_current;
+  if (self->waited) return;
+  for (int i = 0; i < self->unready_count; ++i)
+    if (p >= self->unready[i].begin && p < self->unready[i].end)
+      fault(FaultKind::kIllegalAddress, "a load that does not wait for the kernel in front", p);
+}
+
 // Shows `words` to the warp and waits for the others' at a meeting of the same kind. The result:
 // which half of everybody's `exchange` holds them.
 inline int exchange(const unsigned* words, int count, Meeting kind) {
@@ -92,6 +101,7 @@ inline void copy_async(void* shared, const void* global, int bytes) {
   check_aligned<size>(shared);
   check_shared(shared, size);
   if (bytes > 0) check_aligned<size>(global);
+  if (bytes > 0) check_ready(global);
   kiln_fake_current->copy_later(shared, global, bytes, size);
 }
 
@@ -193,6 +203,7 @@ inline void walk_box(const TensorMap& map, int element_bytes, Pointer shared, co
 
 // As the copy engine brings a box: zeros outside the tensor.
 inline void load_box(const TensorMap& map, int element_bytes, char* shared, const int* at) {
+  check_ready(map.address);
   walk_box(map, element_bytes, shared, at, [](char* to, const char* from, int bytes, bool inside) {
     for (int byte = 0; byte < bytes; ++byte) to[byte] = inside ? from[byte] : 0;
   });
@@ -234,6 +245,14 @@ template <class T>
 KILN_INLINE T shuffle(T x, int lane) {
   return kiln_fake::shuffle_from(x, lane);
 }
+// Kernels begin when the ones before have ended here, blocks one after another.
+KILN_INLINE void wait_for_kernel_before() {
+  kiln_fake_current->waited = true;
+}
+KILN_INLINE void let_next_kernel_begin() {}
+KILN_INLINE bool are_apart(const void* a, const void* b) {
+  return a != b;
+}
 KILN_INLINE int cluster_rank() {
   return kiln_fake_current->rank;
 }
@@ -260,6 +279,7 @@ struct Bits {
 template <int bytes>
 KILN_INLINE void load_input(const void* p, Bits<bytes>& x) {
   kiln_fake::check_aligned<bytes>(p);
+  kiln_fake::check_ready(p);
   x.word[0] = 0;
   __builtin_memcpy(x.word, p, bytes);
 }

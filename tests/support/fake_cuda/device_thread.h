@@ -23,6 +23,11 @@ struct NumberedBarrier {
   int arrived, phase;
 };
 
+// Bytes that kernels in front may still write.
+struct Unready {
+  const char *begin, *end;
+};
+
 struct Thread {
   int index;  // in its block
   unsigned block, blocks;
@@ -34,6 +39,9 @@ struct Thread {
   Thread* cluster;  // thread 0 of block 0 of the cluster
   int block_threads;
   bool ended;
+  bool waited;             // for the kernel in front of this one
+  const Unready* unready;  // until then
+  int unready_count;
   // The block's, in its thread 0: those that kernels number, and one for each warpgroup to meet at.
   NumberedBarrier numbered[kNumberedBarriers + kMostWarpgroups];
   int registers;  // that threads of the block asked for, likewise

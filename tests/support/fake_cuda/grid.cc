@@ -421,6 +421,8 @@ void Grid::prepare(const GridLaunch& launch) {
     thread.warp_lanes = std::min(kWarpThreads, launch.threads - (index - lane));
     thread.cluster = threads_.data();
     thread.block_threads = launch.threads;
+    thread.unready = launch.unready.data();
+    thread.unready_count = static_cast<int>(launch.unready.size());
     thread.meet = &Grid::meet;
     thread.phases = &phases_;
     thread.copy_later = &Grid::copy_later;

@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/support/fake_cuda/device_thread.h"
 
@@ -22,8 +23,9 @@ struct GridLaunch {
   int threads = 0;      // a block; at most 1024
   int cluster = 1;
   int shared_bytes = 0;
-  bool reversed = false;        // the last block, warp and lane first
-  unsigned char poison = 0xff;  // what shared memory is full of at first
+  bool reversed = false;                         // the last block, warp and lane first
+  unsigned char poison = 0xff;                   // what shared memory is full of at first
+  std::vector<kiln_fake::Unready> unready = {};  // for threads that have not waited
 };
 
 struct GridFault {

@@ -34,7 +34,7 @@ Result<std::shared_ptr<const HostModule>> module_of(const std::string& text) {
 
 // How a source is run.
 struct Conditions {
-  bool reversed = false;
+  bool reversed = false;  // and inputs are ready
   uint8_t poison = 0xff;
   bool at_start = false;  // of their pages: the buffers
 };
@@ -121,7 +121,7 @@ Result<kiln_fake::TensorMap> encode(const TensorMap& map, uint64_t buffer,
 
 // What a phase's parameters point at: by default `values`, which are buffers, workspace, symbols.
 Result<std::vector<void*>> parameters_of(const Phase& phase, std::vector<uint64_t>& values,
-                                         std::span<const int64_t> dims,
+                                         std::span<const int64_t> dims, bool is_ready,
                                          std::list<kiln_fake::TensorMap>& maps) {
   std::vector<void*> parameters;
   if (phase.arguments.empty())
@@ -130,7 +130,10 @@ Result<std::vector<void*>> parameters_of(const Phase& phase, std::vector<uint64_
     using enum KernelArgument::Kind;
     const size_t index = static_cast<size_t>(argument.index),
                  workspace = values.size() - dims.size() - 1;
-    if (argument.kind == kTensorMap) {
+    if (argument.kind == kReady) {
+      static int64_t no = 0, yes = 1;
+      parameters.push_back(is_ready ? &yes : &no);
+    } else if (argument.kind == kTensorMap) {
       TRY(maps.emplace_back(),
           encode(*argument.map, values[static_cast<size_t>(argument.map->buffer)], dims));
       parameters.push_back(&maps.back());
@@ -143,14 +146,37 @@ Result<std::vector<void*>> parameters_of(const Phase& phase, std::vector<uint64_
   return parameters;
 }
 
-Status launch_phase(const HostModule& module, const Phase& phase, std::vector<uint64_t>& values,
-                    const LaunchMemory& memory, std::span<const int64_t> dims) {
+// What a kernel may not read before it has waited for the one in front of it. The recipe's own
+// inputs were there before its second phase.
+std::vector<kiln_fake::Unready> unready_of(const Recipe& recipe, size_t phase,
+                                           const LaunchMemory& memory) {
+  std::vector<kiln_fake::Unready> unready;
+  if (!recipe.phases[phase].dependent_launch) return unready;
+  const auto is_ready = [&](size_t buffer) {
+    return memory.conditions.reversed &&
+           std::ranges::any_of(recipe.phases[phase].arguments, [&](const KernelArgument& argument) {
+             return argument.kind == KernelArgument::Kind::kReady &&
+                    static_cast<size_t>(argument.index) == buffer;
+           });
+  };
+  for (size_t i = phase == 0 ? 0 : recipe.inputs.size(); i < memory.buffers.size(); ++i) {
+    const auto* begin = reinterpret_cast<const char*>(memory.buffers[i].data());
+    if (!is_ready(i)) unready.push_back({begin, begin + memory.buffers[i].bytes()});
+  }
+  return unready;
+}
+
+Status launch_phase(const HostModule& module, const Recipe& recipe, size_t number,
+                    std::vector<uint64_t>& values, const LaunchMemory& memory,
+                    std::span<const int64_t> dims) {
+  const Phase& phase = recipe.phases[number];
   if (phase.call) return fail(Code::kUnsupported, "no library is called here");
   const kiln_fake::Entry* entry = module.find(phase.entry);
   if (entry == nullptr)
     return fail(Code::kInternal, fmt::format("the source has no kernel {}", phase.entry));
   std::list<kiln_fake::TensorMap> maps;
-  TRY(std::vector<void*> parameters, parameters_of(phase, values, dims, maps));
+  TRY(std::vector<void*> parameters,
+      parameters_of(phase, values, dims, memory.conditions.reversed, maps));
   if (entry->parameter_count != static_cast<int>(parameters.size()))
     return fail(Code::kInternal,
                 fmt::format("kernel {} takes {} parameters, the launch model {}", phase.entry,
@@ -168,7 +194,7 @@ Status launch_phase(const HostModule& module, const Phase& phase, std::vector<ui
   const auto fault =
       run_grid({*entry, module.module().current, parameters.data(), static_cast<unsigned>(grid),
                 phase.threads, phase.cluster, phase.shared_bytes, memory.conditions.reversed,
-                memory.conditions.poison});
+                memory.conditions.poison, unready_of(recipe, number, memory)});
   if (!fault) return {};
   return fail(Code::kInternal, fault->message + memory.describe(fault->address));
 }
@@ -198,8 +224,8 @@ Result<std::vector<Tensor>> run_under(const HostModule& module, const Recipe& re
     values.push_back(0);
   for (int64_t dim : dims) values.push_back(static_cast<uint64_t>(dim));
 
-  for (const Phase& phase : recipe.phases)
-    TRY_STATUS(launch_phase(module, phase, values, memory, dims));
+  for (size_t phase = 0; phase < recipe.phases.size(); ++phase)
+    TRY_STATUS(launch_phase(module, recipe, phase, values, memory, dims));
   for (size_t i = 0; i < memory.buffers.size(); ++i) {
     if (const std::string damage = memory.buffers[i].damage(); !damage.empty())
       return fail(Code::kInternal, fmt::format("wrote outside {}, {}", memory.names[i], damage));

@@ -1,4 +1,5 @@
 // The fake device's primitives, and that it notices what a kernel does wrong.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -18,13 +19,15 @@ struct Kernel {
   int64_t grid = 1;
   int threads = 32, cluster = 1, shared_bytes = 0;
   int64_t workspace_bytes = 0;
+  bool dependent = false;
+  std::vector<KernelArgument> arguments = {};
 
   Source source() const {
     Source source;
     source.text = text;
     for (int64_t n : inputs) source.recipe.inputs.push_back({DType::kF32, {n}});
     for (int64_t n : outputs) source.recipe.outputs.push_back({DType::kF32, {n}});
-    source.recipe.phases = {{"k", grid, threads, cluster, shared_bytes}};
+    source.recipe.phases = {{"k", grid, threads, cluster, shared_bytes, dependent, arguments}};
     source.recipe.workspace_bytes = workspace_bytes;
     return source;
   }
@@ -168,6 +171,36 @@ TEST(FakeGpu, AClusterReadsItsBlocksSharedMemory) {
 TEST(FakeGpu, ABlockThatLeavesBeforeItsClusterReadsIsReported) {
   const Kernel kernel{replaced(kClusterSum, "LAST", ""), {512}, {512}, 8, 64, 4, 256};
   EXPECT_TRUE(says(error_of(kernel), "a cluster barrier is missing"));
+}
+
+// A kernel that may begin before the one in front of it has ended.
+TEST(FakeGpu, OnlyWhatIsReadyIsReadBeforeTheWait) {
+  const auto early = [](const char* body) {
+    Kernel kernel{
+        fmt::format("namespace {{\nKILN_INLINE float value(const float* p) {{\n"
+                    "  Bits<4> x;\n  load_input(p, x);\n  return as_float(x.word[0]);\n}}\n}}\n"
+                    "KILN_KERNEL(32, 1) k(const float* in0, const float* in1, float* out, char*, "
+                    "long ready1) {{\n  const int i = thread_index();\n  {}\n}}\n",
+                    body),
+        {32, 32},
+        {32}};
+    kernel.dependent = true;
+    using enum KernelArgument::Kind;
+    kernel.arguments = {{kBuffer, 0}, {kBuffer, 1}, {kBuffer, 2}, {kWorkspace}, {kReady, 1}};
+    return kernel;
+  };
+  EXPECT_EQ(run(early("wait_for_kernel_before(); out[i] = value(in0 + i) + value(in1 + i);"))[3],
+            6);
+  EXPECT_EQ(run(early("float y = 0; if (ready1) y = value(in1 + i); wait_for_kernel_before(); "
+                      "if (!ready1) y = value(in1 + i); out[i] = value(in0 + i) + y;"))[3],
+            6);
+  EXPECT_TRUE(says(error_of(early("const float y = value(in1 + i); wait_for_kernel_before(); "
+                                  "out[i] = value(in0 + i) + y;")),
+                   "does not wait for the kernel in front: byte 0 of input 1"));
+  EXPECT_TRUE(says(error_of(early("float x = 0; if (ready1) x = value(in0 + i); "
+                                  "wait_for_kernel_before(); out[i] = x + value(in1 + i);")),
+                   "input 0"))
+      << "another input than the one that is ready";
 }
 
 TEST(FakeGpu, AccessesOutsideABufferNameIt) {

@@ -89,6 +89,7 @@ inline void bring_box(char* to, const TensorMap* map, char* p, const int (&at)[r
 inline void bring_windows(char* to, const TensorMap* map, char* p, const int (&at)[4], int right,
                           int down) {
   const int element_bytes = element_bytes_of(*map);
+  check_ready(map->address);
   if (!map->is_im2col || map->rank != 4)
     fault(FaultKind::kLaunchFailed, "windows of a map that has none", to);
   if ((to - kiln_fake_current->shared) % 128 != 0)
@@ -134,6 +135,7 @@ inline void bring_bytes(char* to, const char* from, int bytes, char* p) {
     fault(FaultKind::kLaunchFailed, "a copy of bytes that are no multiple of 16", to);
   check_aligned<16>(to);
   check_aligned<16>(from);
+  check_ready(from);
   check_shared(to, bytes);
   __builtin_memcpy(to, from, bytes);
   Barrier& barrier = barrier_at(p);
@@ -290,9 +292,6 @@ KILN_INLINE void copy_windows(char* to, const CUtensorMap* map, char* barrier, c
 KILN_INLINE void copy_bytes(char* to, const char* from, int bytes, char* barrier) {
   kiln_fake::bring_bytes(to, from, bytes, barrier);
 }
-// Kernels begin when the ones before have ended here, blocks one after another.
-KILN_INLINE void wait_for_kernel_before() {}
-KILN_INLINE void let_next_kernel_begin() {}
 KILN_INLINE unsigned arrive_at(unsigned* counter) {
   kiln_fake::check_aligned<4>(counter);
   return (*counter)++;

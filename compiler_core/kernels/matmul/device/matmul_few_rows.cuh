@@ -45,15 +45,24 @@ struct FewRows {
       _Pragma("unroll") for (unsigned& word : x.word) word = 0;
     }
   }
-  KILN_MEMBER void load(int number, Step& step) const {
-    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
-      const int depth = number * Tiling::depth + turn * 32 + lane() % 4 * 8;
+  KILN_INLINE int depth_of(int number, int turn) {
+    return number * Tiling::depth + turn * 32 + lane() % 4 * 8;
+  }
+  KILN_MEMBER void load_b(int number, Step& step) const {
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
       _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
         _Pragma("unroll") for (int half = 0; half < 2; ++half)
-            load<B, Tiling::columns>(b, column + j * 16 + half * 8, depth, step.of_b[turn][j][half]);
+            load<B, Tiling::columns>(b, column + j * 16 + half * 8, depth_of(number, turn),
+                                     step.of_b[turn][j][half]);
+  }
+  KILN_MEMBER void load_a(int number, Step& step) const {
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
       _Pragma("unroll") for (int i = 0; i < eights; ++i)
-          load<A, Tiling::rows>(a, row + i * 8, depth, step.of_a[turn][i]);
-    }
+          load<A, Tiling::rows>(a, row + i * 8, depth_of(number, turn), step.of_a[turn][i]);
+  }
+  KILN_MEMBER void load(int number, Step& step) const {
+    load_b(number, step);
+    load_a(number, step);
   }
   KILN_MEMBER void multiply(const Step& step) {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
@@ -78,27 +87,37 @@ struct FewRows {
   }
 };
 
-// As multiply_tile(); `shared` has room for the staged sums of every warp.
+// As multiply_tile(); `shared` has room for the staged sums of every warp. Waits for the kernel in
+// front of this one, before which it reads of b what it needs first if that is ready, and lets the
+// next one begin if it may.
 template <class Core, class A, class B, class Tiling>
 KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B::stored* b, int row,
-                                   int column, int begin, int end, char* shared) {
+                                   int column, int begin, int end, bool b_is_ready, bool lets_next_begin,
+                                   char* shared) {
   using Rows = FewRows<Core, A, B, Tiling>;
   constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
   constexpr int of_warp = Tiling::rows * pitch;
   const int warp = thread_index() / 32;
   Rows rows(a, b, row, column);
-  // Two steps in registers, one of which is on its way.
+  // Two steps in registers, each of which is asked for anew when it has been multiplied.
   typename Rows::Step even, odd;
   int step = begin + warp;
-  if (step < end) rows.load(step, even);
-  _Pragma("unroll 1") while (step < end) {
-    step += warps;
-    if (step < end) rows.load(step, odd);
+  const auto begin_b = [&] {
+    if (step < end) rows.load_b(step, even);
+    if (step + warps < end) rows.load_b(step + warps, odd);
+  };
+  if (b_is_ready) begin_b();
+  wait_for_kernel_before();
+  if (lets_next_begin) let_next_kernel_begin();
+  if (!b_is_ready) begin_b();
+  if (step < end) rows.load_a(step, even);
+  if (step + warps < end) rows.load_a(step + warps, odd);
+  _Pragma("unroll 1") for (; step < end; step += 2 * warps) {
     rows.multiply(even);
-    if (step >= end) break;
-    step += warps;
-    if (step < end) rows.load(step, even);
+    if (step + 2 * warps < end) rows.load(step + 2 * warps, even);
+    if (step + warps >= end) break;
     rows.multiply(odd);
+    if (step + 3 * warps < end) rows.load(step + 3 * warps, odd);
   }
   float* staged = reinterpret_cast<float*>(shared);
   rows.stage(staged + warp * of_warp);

@@ -30,6 +30,30 @@ KILN_INLINE T shuffle_xor(T x, int mask) { return __shfl_xor_sync(0xffffffffu, x
 template <class T>
 KILN_INLINE T shuffle(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 
+// ---- Programmatic dependent launch. Behind the first stands what kernels in front of this one have
+// written, and nobody reads any more what this one writes over; it does nothing in a kernel that was
+// not launched so. The second lets the next kernel begin, once all blocks have called it.
+//
+// In this order, so that when a kernel begins all but the one in front of it have ended: inputs are
+// read past coherence, and an SM forgets what it has read when a kernel begins. What is still read
+// there later, and then written over by others, would be seen as it was. Hence the second is not for
+// kernels that write over what they read, either.
+KILN_INLINE void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Of pointers that the compiler believes to be apart.
+KILN_INLINE bool are_apart(const void* a, const void* b) {
+  asm volatile("" : "+l"(a));
+  return a != b;
+}
+KILN_INLINE void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 #if __CUDA_ARCH__ >= 900
 // This block's number in its cluster.
 KILN_INLINE int cluster_rank() {
@@ -71,14 +95,14 @@ KILN_INLINE unsigned long cluster_load(const unsigned long* mine, int rank) {
 KILN_INLINE long cluster_load(const long* mine, int rank) {
   return static_cast<long>(cluster_load(reinterpret_cast<const unsigned long*>(mine), rank));
 }
-KILN_INLINE double cluster_load(const double* mine, int rank) {
-  return __longlong_as_double(cluster_load(reinterpret_cast<const long*>(mine), rank));
-}
 KILN_INLINE void cluster_load_16(const void* mine, int rank, unsigned* word) {
   asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "r"(remote_shared(mine, rank))
                : "memory");
+}
+KILN_INLINE double cluster_load(const double* mine, int rank) {
+  return __longlong_as_double(cluster_load(reinterpret_cast<const long*>(mine), rank));
 }
 #endif
 

@@ -10,6 +10,10 @@ struct f8e4m3 { unsigned char bits; };
 struct f8e5m2 { unsigned char bits; };
 struct boolean { unsigned char bits; };
 
+// Two halves as they lie in memory, of the type pointed at.
+KILN_INLINE unsigned pack_pair(const f16*, float low, float high) { return pack_f16(low, high); }
+KILN_INLINE unsigned pack_pair(const bf16*, float low, float high) { return pack_bf16(low, high); }
+
 struct AllLanes {};
 struct SomeLanes { index_t count; };  // less than LANES
 // Lanes first .. last - 1, first below 0 and last past LANES where the vector lies in the middle.

@@ -21,16 +21,6 @@ constexpr int kKeyBytes = Tiling::keys * Tiling::depth * 2;
 constexpr int kValueKeys = (Tiling::keys + 63) / 64 * 64;  // values come in whole 64
 constexpr int kValueBytes = kValueKeys * Tiling::room * 2;
 
-// A place in a ring.
-struct Slot {
-  int number = 0, parity = 0;
-  KILN_MEMBER void next() {
-    if (++number < Tiling::stages) return;
-    number = 0;
-    parity ^= 1;
-  }
-};
-
 // The block's shared memory, from a multiple of 1024 bytes on.
 struct Room {
   char *query, *keys, *values, *barriers;
@@ -58,7 +48,7 @@ KILN_INLINE void pass_turn(int group) {
   if (Tiling::groups > 1) numbered_barrier_arrive<256>(group + 1 < Tiling::groups ? group + 2 : 1);
 }
 
-KILN_INLINE void bring_keys(const Maps& maps, const Room& room, Slot& slot, int key, int batch) {
+KILN_INLINE void bring_keys(const Maps& maps, const Room& room, Slot<Tiling::stages>& slot, int key, int batch) {
   char* full = room.key_full(slot.number);
   barrier_wait(room.key_empty(slot.number), slot.parity ^ 1);
   barrier_arrive_expecting(full, kKeyBytes);
@@ -67,7 +57,7 @@ KILN_INLINE void bring_keys(const Maps& maps, const Room& room, Slot& slot, int 
   slot.next();
 }
 // 64 keys after one another, each of them in pieces of 64 columns.
-KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot& slot, int key, int batch) {
+KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot<Tiling::stages>& slot, int key, int batch) {
   constexpr int across = Tiling::room / 64;
   char* full = room.value_full(slot.number);
   barrier_wait(room.value_empty(slot.number), slot.parity ^ 1);
@@ -79,7 +69,7 @@ KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot& slot, in
 }
 // One thread, the one that made the barriers: what the first scores need.
 KILN_INLINE void bring_first(const Maps& maps, const Room& room, int row, int batch, int tiles) {
-  Slot of_keys;
+  Slot<Tiling::stages> of_keys;
   barrier_arrive_expecting(room.query_full(), kQueryBytes);
   _Pragma("unroll") for (int i = 0; i < Tiling::depth / 64; ++i)
       maps.bring_query(room.query + i * kBlockRows * 128, room.query_full(), row, i * 64, batch);
@@ -87,7 +77,7 @@ KILN_INLINE void bring_first(const Maps& maps, const Room& room, int row, int ba
 }
 // The same thread, when all threads see the barriers: everything else.
 KILN_INLINE void bring_all(const Maps& maps, const Room& room, int batch, int tiles) {
-  Slot of_keys, of_values;
+  Slot<Tiling::stages> of_keys, of_values;
   of_keys.next();
   _Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile) {
     if (tile + 1 < tiles) bring_keys(maps, room, of_keys, (tile + 1) * Tiling::keys, batch);
@@ -110,8 +100,6 @@ KILN_INLINE bool in_any_lane(bool x) {
   return any != 0;
 #endif
 }
-KILN_INLINE unsigned pack_pair(const bf16*, float a, float b) { return pack_bf16(a, b); }
-KILN_INLINE unsigned pack_pair(const f16*, float a, float b) { return pack_f16(a, b); }
 
 // The part of a thread: rows 16 w + l / 4 and 8 further of its warpgroup's, 32 w + l its number; of
 // columns 8 j + 2 (l % 4) and the next, in this order, for every j.
@@ -268,7 +256,7 @@ KILN_INLINE void attend(const Problem& problem, const Maps& maps, int batch, int
   const int own_key = thread_index() % 4 * 2;
   // A warp without rows multiplies, as its warpgroup has to, and leaves the issue slots to others.
   const bool has_rows = Problem::whole_rows || first_row + warp % 4 * 16 < problem.rows;
-  Slot of_keys, of_values;
+  Slot<Tiling::stages> of_keys, of_values;
   Rows rows;
   rows.clear();
   barrier_wait(room.query_full(), 0);

@@ -13,6 +13,7 @@ constexpr int kLag = Tiling::stages > 3 ? 2 : 1;
 
 struct GatheredTiles {
   static constexpr int arrivals = 128;
+  static constexpr bool waits = false;
   const char *a, *b;
 
   // Waits until all of this thread's copies but the last `groups_left` steps' are there, and says so.

@@ -27,16 +27,6 @@ constexpr int kFirstBytes = kTile * Tiling::first_room * 2;
 constexpr int kSlotBytes = kFirstBytes + kTile * Tiling::second_room * 2;
 constexpr int kKeptBytes = kBlockRows * (Tiling::first_room + Tiling::second_room) * 2;
 
-// A place in the ring.
-struct Slot {
-  int number = 0, parity = 0;
-  KILN_MEMBER void next() {
-    if (++number < Tiling::stages) return;
-    number = 0;
-    parity ^= 1;
-  }
-};
-
 // The block's shared memory, from a multiple of 1024 bytes on.
 struct Room {
   char *a, *b, *slots, *barriers;
@@ -53,7 +43,7 @@ struct Room {
   KILN_MEMBER char* empty(int slot) const { return barriers + 16 + slot * 16; }
 };
 
-KILN_INLINE void bring_tile(const Maps& maps, const Room& room, Slot& slot, int token, int batch) {
+KILN_INLINE void bring_tile(const Maps& maps, const Room& room, Slot<Tiling::stages>& slot, int token, int batch) {
   char* full = room.full(slot.number);
   barrier_wait(room.empty(slot.number), slot.parity ^ 1);
   barrier_arrive_expecting(full, kSlotBytes);
@@ -71,8 +61,6 @@ KILN_INLINE void bring_kept(const Maps& maps, const Room& room, int row, int bat
       maps.bring_b(room.b + i * kBlockRows * 128, room.kept(), row, i * 64, batch);
 }
 
-KILN_INLINE unsigned pack_pair(const bf16*, float a, float b) { return pack_bf16(a, b); }
-KILN_INLINE unsigned pack_pair(const f16*, float a, float b) { return pack_f16(a, b); }
 KILN_INLINE unsigned packed(float a, float b) {
   return pack_pair(static_cast<const Stored*>(nullptr), a, b);
 }
@@ -178,7 +166,7 @@ KILN_INLINE void differentiate(const Problem& problem, const Maps& maps, int bat
   const int group = shuffle(thread_index() / 32, 0) / 4 - 1;  // the same of the warp, seen by the compiler
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
-    Slot slot;
+    Slot<Tiling::stages> slot;
     if (thread_index() == 0)
       _Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)
           bring_tile(maps, room, slot, (first_tile + tile) * kTile, batch);
@@ -196,7 +184,7 @@ KILN_INLINE void differentiate(const Problem& problem, const Maps& maps, int bat
       part.template weigh<Problem::whole_tokens>(problem, own_row, token, weigh);
     token += kTile;
   };
-  Slot next, taken;
+  Slot<Tiling::stages> next, taken;
   Part part;
   part.clear();
   barrier_wait(room.kept(), 0);

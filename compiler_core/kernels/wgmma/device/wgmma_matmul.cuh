@@ -39,17 +39,6 @@ struct Ring {
   }
 };
 
-// A place in a ring of so many.
-template <int count>
-struct Slot {
-  int number = 0, parity = 0;
-  KILN_MEMBER void next() {
-    if (++number < count) return;
-    number = 0;
-    parity ^= 1;
-  }
-};
-
 // Tile number `tile`, of which batches follow each other.
 struct Tile {
   static constexpr bool ends_among_rows = false;
@@ -190,7 +179,8 @@ KILN_INLINE int begin_block(const Ring& ring, const Ending& ending) {
 }
 
 // Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
-// first warpgroup call tiles.bring(), and arrive `Tiles::arrivals` times at a `full` barrier.
+// first warpgroup call tiles.bring(), and arrive `Tiles::arrivals` times at a `full` barrier. Where that
+// `waits` for the kernel in front of this one, so do the others for themselves.
 template <class Tiles, class Ending, class Scales>
 KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending,
                               const Scales& scales) {
@@ -201,6 +191,7 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
     return;
   }
   take_registers<Tiling::multiplying_registers>();
+  if constexpr (Tiles::waits) wait_for_kernel_before();
   Slot<Tiling::stages> slot;
   _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
     const Tile tile(t);

@@ -15,31 +15,52 @@ KILN_INLINE void copy_tile(char* to, const CUtensorMap* map, char* barrier, int 
   }
 }
 
-// Lets the copy engine bring every step of a tile: `batch` of both operands.
+// A step of a tile of b, into a slot that is empty.
+KILN_INLINE void bring_b(const Ring& ring, int slot, const CUtensorMap* b, const Tile& tile, int batch,
+                         int step) {
+  char* full = ring.full + 8 * slot;
+  barrier_arrive_expecting(full, kABytes + kBBytes);
+  copy_tile<B, Tiling::columns>(ring.b + slot * kBBytes, b, full, tile.column, step * kDepth, batch);
+}
+
+// Lets the copy engine bring every step of a tile: `batch` of both operands. Of the first `early`
+// steps b is on its way.
 KILN_INLINE void bring_tile(const Ring& ring, Slot<Tiling::stages>& slot, const CUtensorMap* a,
-                            const CUtensorMap* b, const Tile& tile, int batch) {
+                            const CUtensorMap* b, const Tile& tile, int batch, int early = 0) {
   _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-    char* full = ring.full + 8 * slot.number;
-    barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
-    barrier_arrive_expecting(full, kABytes + kBBytes);
-    copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, full, tile.row, step * kDepth, batch);
-    copy_tile<B, Tiling::columns>(ring.b + slot.number * kBBytes, b, full, tile.column, step * kDepth,
-                                  batch);
+    if (step >= early) {
+      barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
+      bring_b(ring, slot.number, b, tile, batch, step);
+    }
+    copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, ring.full + 8 * slot.number, tile.row,
+                               step * kDepth, batch);
     slot.next();
   }
 }
 
-// Lets the copy engine bring every step of every tile.
+// Lets the copy engine bring every step of every tile, and waits for the kernel in front of this one:
+// before that it brings of b what there is room for, if it is ready. The next one may begin then, if
+// it may at all.
 struct BoxTiles {
   static constexpr int arrivals = 1;
+  static constexpr bool waits = true;
   const CUtensorMap *a, *b;
+  bool b_is_ready, lets_next_begin;
 
   KILN_MEMBER void bring(const Ring& ring) const {
     if (thread_index() != 0) return;
+    const int first = static_cast<int>(block_index());
+    int early = b_is_ready ? smaller(Tiling::steps, Tiling::stages) : 0;
+    const Tile first_tile(first);
+    _Pragma("unroll 1") for (int step = 0; step < early; ++step)
+        bring_b(ring, step, b, first_tile, first_tile.batch, step);
+    wait_for_kernel_before();
+    if (lets_next_begin) let_next_kernel_begin();
     Slot<Tiling::stages> slot;
-    _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
+    _Pragma("unroll 1") for (int t = first; t < kTiles; t += Tiling::blocks) {
       const Tile tile(t);
-      bring_tile(ring, slot, a, b, tile, tile.batch);
+      bring_tile(ring, slot, a, b, tile, tile.batch, early);
+      early = 0;
     }
   }
 };

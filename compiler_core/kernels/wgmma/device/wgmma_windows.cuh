@@ -16,6 +16,7 @@ constexpr int kLag = Tiling::stages > 3 ? 2 : 1;
 
 struct WindowTiles {
   static constexpr int arrivals = 128;
+  static constexpr bool waits = false;
   static constexpr int lines = Tiling::rows / 16;  // of the first operand, a thread
   static constexpr int nowhere = -(1 << 14);       // a row that no window reaches into the image from
   const char *images, *weights;

@@ -1,6 +1,6 @@
 // Compute capability 9.0's means for convolutions, beside warpgroup.cuh: windows and plain bytes by the
-// copy engine, kernels that begin before the one in front of them has ended, and parts that meet in
-// global memory. All of it is PTX; the tests put words of the same names in its place.
+// copy engine, and parts that meet in global memory. All of it is PTX; the tests put words of the same
+// names in its place.
 #ifndef KILN_ON_HOST
 namespace {
 
@@ -23,13 +23,6 @@ KILN_INLINE void copy_bytes(char* to, const char* from, int bytes, char* barrier
           shared_place(to)),
       "l"(from), "r"(bytes), "r"(shared_place(barrier))
       : "memory");
-}
-
-// ---- Programmatic dependent launch: what the kernel before has written is there behind the first,
-// which does nothing in a kernel that was not launched so; the second lets the next one begin.
-KILN_INLINE void wait_for_kernel_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-KILN_INLINE void let_next_kernel_begin() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // ---- Counts an arrival in global memory, and says how many came before. What this warp has written
