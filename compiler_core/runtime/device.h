@@ -37,7 +37,8 @@ inline std::vector<DevicePtr> device_ptrs(std::span<void* const> host) {
   return pointers;
 }
 
-// Of a launch's inputs, by their numbers; those from the 64th on never are.
+// The inputs of a launch that a kernel may read early, by their numbers. Inputs from the 64th on are
+// never among them.
 class ReadyInputs {
  public:
   static ReadyInputs all() { return ReadyInputs(~uint64_t{0}); }

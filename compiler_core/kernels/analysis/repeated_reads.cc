@@ -8,10 +8,10 @@
 namespace kiln {
 namespace {
 
-constexpr double kKeptBytes = 16 << 10;
-constexpr double kSectorBytes = 32;
+constexpr double kKeptBytes = 16 << 10;  // of what an SM has read
+constexpr double kSectorBytes = 32;      // the least that is fetched
 
-// Elements that are read of a value: where the kernel stands, by those who read it elsewhere, and of
+// How many elements of a value are read: at the indices of the kernel's own space, at others, and among
 // the latter those that stand alone in their sectors.
 struct Reads {
   double here = 0, elsewhere = 0, alone = 0;
@@ -47,38 +47,35 @@ class Reader {
   void pass_on(NodeId id) {
     const Node& node = graph_.node(id);
     const Reads reads = of(id);
-    // The operands of products are brought into shared memory.
-    if (reads.here + reads.elsewhere == 0 || node.op == Op::kMatmul || node.op == Op::kConvolution)
-      return;
+    const double all = reads.here + reads.elsewhere;
+    // Products bring their operands into shared memory.
+    if (all == 0 || node.op == Op::kMatmul || node.op == Op::kConvolution) return;
+    const double times = all / std::max(elements(id), 1.0);
     for (const NodeId operand : node.operands) {
       Reads& to = of(operand);
       if (is_elementwise(node.op)) {
-        // Who reads a value at the same places shares one copy of it.
+        // Readers at the same places share one copy of a value.
         to.here = std::max(to.here, reads.here);
         to.elsewhere = std::max(to.elsewhere, reads.elsewhere);
         to.alone = std::max(to.alone, reads.alone);
       } else if (node.op == Op::kView) {
         // A view that is read at several places is read in full at each.
-        const double times = (reads.here + reads.elsewhere) / std::max(elements(id), 1.0);
         const Reads once = through(node);
         to.elsewhere += once.elsewhere * times;
         to.alone += std::max(once.alone * times, reads.alone);
       } else if (node.op == Op::kPad || node.op == Op::kConcat) {
-        to.elsewhere += std::min(reads.here + reads.elsewhere, times_of(id) * elements(operand));
+        to.elsewhere += std::min(all, std::max(times, 1.0) * elements(operand));
         to.alone += reads.alone;
       } else if (node.op == Op::kGather && operand == node.operands[0]) {
-        to.elsewhere += reads.here + reads.elsewhere;
+        to.elsewhere += all;
       } else {
         to.here = std::max(to.here, elements(operand));
       }
     }
   }
-  double times_of(NodeId id) {
-    return std::max((of(id).here + of(id).elsewhere) / std::max(elements(id), 1.0), 1.0);
-  }
 
-  // What one pass over a view reads of its operand. What is repeated at a distance that is kept is
-  // read once.
+  // What one pass over a view reads of its operand. Repeats at a short distance are served by what the
+  // SM has kept, and are read once.
   Reads through(const Node& view) const {
     const auto& strides = std::get<ViewAttr>(view.attr).strides;
     const auto bytes = static_cast<double>(size_of(view.dtype));

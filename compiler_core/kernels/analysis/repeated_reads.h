@@ -1,4 +1,4 @@
-// What a kernel reads again of its inputs, which an SM's cache serves as long as there is one. Pure.
+// How much a kernel depends on the cache of an SM: what it reads of its inputs more than once. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace kiln {
 
 // Bytes that the kernel of `graph` would fetch beyond its inputs' own if an SM kept 16 KiB of what it
 // read and no more: windows that overlap, values that are repeated along an axis, and the sectors of 32
-// bytes around elements that do not follow each other in memory. Without the operands of products.
-// Symbols at their measured sizes; an estimate.
+// bytes around elements that do not follow each other in memory. The operands of products are left
+// out. An estimate, with symbols at their measured sizes.
 int64_t bytes_read_again(const Graph& graph);
 
 }  // namespace kiln
