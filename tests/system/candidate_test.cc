@@ -55,15 +55,19 @@ class Candidates : public ::testing::Test {
       {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC}};
 };
 
+// A thread of the fake GPU costs more than an element, so that offered kernels have few threads and
+// win by far: each of their threads computes 16 elements.
+
 TEST_F(Candidates, ASourceForAGpuWins) {
   const std::string name =
       offer({"magnitude",
              target_,
              {0, -1},
              KernelText{"KILN_INLINE void magnitude(const float* x, float* out) {\n"
-                        "  const int i = block_index() * KILN_BLOCK + thread_index();\n"
-                        "  if (i < KILN_ITEMS) out[i] = x[i] < 0 ? -x[i] : x[i];\n}\n",
-                        "magnitude", 0, 256, 256}});
+                        "  for (int k = 0; k < 16; ++k) {\n"
+                        "    const int i = block_index() * KILN_BLOCK + k * 32 + thread_index();\n"
+                        "    if (i < KILN_ITEMS) out[i] = x[i] < 0 ? -x[i] : x[i];\n  }\n}\n",
+                        "magnitude", 0, 512, 32}});
   EXPECT_EQ(kernel()["schedule"], name);
   const Finished ran = run_it();
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
@@ -75,19 +79,21 @@ TEST_F(Candidates, ABinaryWinsAndIsLaunchedOnItsOwnArguments) {
   const auto compiled = NvrtcCompiler(*nvrtc).compile(
       {"extern \"C\" __global__ void theirs(float* out, const float* x, char* scratch, char* "
        "profile) {\n"
-       "  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-       "  if (scratch == nullptr && profile == nullptr) out[i] = x[i] < 0 ? -x[i] : x[i];\n}\n",
+       "  if (scratch != nullptr || profile != nullptr) return;\n"
+       "  for (unsigned k = 0; k < 16; ++k) {\n"
+       "    const unsigned i = (blockIdx.x * 16 + k) * blockDim.x + threadIdx.x;\n"
+       "    out[i] = x[i] < 0 ? -x[i] : x[i];\n  }\n}\n",
        {}},
       target_, 60'000);
   ASSERT_TRUE(compiled) << compiled.error().message;
-  KernelBinary binary{compiled->binary, "theirs", 4096 / 128, 128};
+  KernelBinary binary{compiled->binary, "theirs", 4096 / 512, 32};
   binary.null_pointers = 2;
   EXPECT_EQ(kernel()["schedule"].get<std::string>().substr(0, 15), "cuda.pointwise ");
   const std::string name = offer({"theirs", target_, {-1, 0}, binary});
   EXPECT_EQ(kernel()["schedule"], name);
   EXPECT_EQ(run_it().exit_code, 0);
 
-  binary.blocks = 16;  // which leaves half of it unwritten
+  binary.blocks = 4;  // which leaves half of it unwritten
   const std::string half = offer({"half", target_, {-1, 0}, binary});
   const nlohmann::json after = kernel();
   EXPECT_EQ(after["schedule"], name) << "the earlier winner stays";
