@@ -26,8 +26,9 @@ struct KernelGraph {
 };
 
 // Extracts the kernel that computes `outputs` from inputs and other materialised values, brought
-// into one iteration space: the operand's of its reductions, the product's of its matmul, the first
-// output's otherwise. Outputs keep their order and elements, in the axes of that space.
+// into one iteration space: the operand's of its reductions, its axes split as finely as any value
+// that is walked in its order has them; the product's of its matmul; the first output's otherwise.
+// Outputs keep their order and elements, in the axes of that space.
 Result<KernelGraph> extract_kernel(const Graph& graph, const MaterialisedValues& values,
                                    const std::vector<NodeId>& outputs);
 

@@ -1,6 +1,8 @@
 #include "compiler_core/plan/fusion/fuse.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "compiler_core/ir/builder.h"
@@ -80,10 +82,60 @@ class Cutter {
       reduced_ = std::move(reduced);
       sizes_ = reduction_sizes(graph_, node);
     }
+    split_space();
     reduced_space_.clear();
     for (size_t i = 0; i < space_.size(); ++i)
       if (!std::binary_search(reduced_.begin(), reduced_.end(), static_cast<int>(i)))
         reduced_space_.push_back(space_[i]);
+  }
+
+  // Splits axes of the space until every value that is walked in its order has each of its own axes
+  // there: a View that no single View of the space's shape could be is then several strides. Leaves
+  // it where two values split it at places that do not go together.
+  void split_space() {
+    if (space_.empty() || !is_constant(space_) || numel(space_).is(0)) return;
+    std::set<int64_t> ends = {1};  // elements behind the start of an axis
+    for (const Shape& shape : walked_shapes()) {
+      int64_t behind = 1;
+      for (size_t i = shape.size(); i-- > 0;) ends.insert(behind *= shape[i].constant());
+    }
+    std::vector<int64_t> behind;  // of each axis of the space
+    int64_t end = 1;
+    for (size_t i = space_.size(); i-- > 0;)
+      behind.insert(behind.begin(), end *= space_[i].constant());
+    Shape split;
+    std::vector<int> reduced;
+    size_t axis = 0;
+    for (auto at = ends.rbegin(); std::next(at) != ends.rend(); ++at) {
+      if (*at % *std::next(at) != 0) return;
+      while (axis + 1 < behind.size() && *at <= behind[axis + 1]) ++axis;
+      if (std::binary_search(reduced_.begin(), reduced_.end(), static_cast<int>(axis)))
+        reduced.push_back(static_cast<int>(split.size()));
+      split.push_back(*at / *std::next(at));
+    }
+    space_ = std::move(split);
+    reduced_ = std::move(reduced);
+  }
+  // The shapes of values, as many elements as the space, that are walked in its order.
+  std::vector<Shape> walked_shapes() const {
+    std::vector<NodeId> stack(outputs_.begin(), outputs_.end());
+    for (NodeId id : members_)
+      if (!is_input(id) && traits(graph_.node(id).op).kind == OpKind::kReduce)
+        stack.push_back(graph_.node(id).operands[0]);
+    std::vector<Shape> shapes = {space_};
+    std::set<NodeId> met;
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      const Node& node = graph_.node(id);
+      if (numel(node.shape) != numel(space_) || !met.insert(id).second) continue;
+      shapes.push_back(node.shape);
+      const bool goes_on =
+          is_elementwise(node.op) || (node.op == Op::kView && is_reshape(graph_, node));
+      if (!is_input(id) && goes_on)
+        stack.insert(stack.end(), node.operands.begin(), node.operands.end());
+    }
+    return shapes;
   }
 
   NodeId read(NodeId id) {
@@ -99,13 +151,25 @@ class Cutter {
   }
 
   NodeId compute(const Node& node) {
+    const std::optional<Shape> walk = shape_in_space(node);
     std::vector<NodeId> operands;
-    for (NodeId operand : node.operands) operands.push_back(map_.at(operand));
+    for (NodeId operand : node.operands)
+      operands.push_back(
+          builder_.reshape(map_.at(operand), walk ? *walk : graph_.node(operand).shape));
+    if (walk) return builder_.add({node.op, node.dtype, *walk, std::move(operands), node.attr});
     const bool reduces = traits(node.op).kind == OpKind::kReduce;
     if (!reduces || reduction_sizes(graph_, node) != sizes_)
       return emit(builder_, node, std::move(operands));
     const NodeId result = builder_.reduce(node.op, builder_.reshape(operands[0], space_), reduced_);
     return builder_.reshape(result, node.shape);
+  }
+
+  // The shape in which a kernel with reductions computes an elementwise node, whatever its own is.
+  std::optional<Shape> shape_in_space(const Node& node) const {
+    if (reduced_.empty() || !is_elementwise(node.op)) return std::nullopt;
+    if (numel(node.shape) == numel(space_)) return space_;
+    if (numel(node.shape) == numel(reduced_space_)) return reduced_space_;
+    return std::nullopt;
   }
 
   NodeId in_space(NodeId id, NodeId value) {

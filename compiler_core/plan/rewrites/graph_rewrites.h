@@ -68,8 +68,10 @@ Result<Graph> keep_channels_last(const Graph& graph);
 
 // Rounds a product first and reads it then, where it is read through several Views, or one in an
 // order that no product is stored in, and rounded to one half type in each, maybe by way of a Select:
-// half the bytes. So too where a bias, an element a column, is added to each before: queries, keys and
-// values of one matmul are Views of what it stores.
+// half the bytes. So too where a bias, an element a column or a convolution's channel, is added to each
+// before: queries, keys and values of one matmul are Views of what it stores, and windows of an image
+// Views of its patches. A convolution of which all read the channels as neighbours is rounded with its
+// channels last, where kernels store them so.
 Result<Graph> round_products(const Graph& graph);
 
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are

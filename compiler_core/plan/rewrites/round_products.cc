@@ -2,6 +2,7 @@
 #include <map>
 
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
 #include "compiler_core/plan/sizes.h"
 
@@ -12,9 +13,11 @@ using Users = std::vector<std::vector<NodeId>>;
 
 // How all readers of a product round it, each in a View of its own.
 struct Rounding {
-  DType half = DType::kBF16;
-  NodeId bias = kInvalidNode;  // added before: an element a column; read by way of a Cast
-  // By Cast: the View of the product that it rounds.
+  explicit Rounding(DType to, NodeId added = kInvalidNode) : half(to), bias(added) {}
+
+  DType half;
+  NodeId bias;  // added before, or kInvalidNode: an element a channel; read by way of a Cast
+  // By Cast: the View of the product, or of another such View, that it rounds.
   std::map<NodeId, NodeId> casts;
   std::vector<NodeId> selected;  // Views that a Select reads before they are rounded
 };
@@ -36,12 +39,11 @@ class Rounder {
       if (node.op == Op::kInput) continue;
       b.set_origin(graph_.origin_of(id));
       if (const auto rounded = views_.find(id); rounded != views_.end()) {
-        const auto& [product, view] = rounded->second;
-        rewrite_[id] = view == product ? product_[product] : viewed(product, graph_.node(view));
+        rewrite_[id] = viewed(rounded->second.first, rounded->second.second);
         continue;
       }
       if (const auto selected = selected_.find(id); selected != selected_.end()) {
-        rewrite_[id] = b.cast(viewed(selected->second, node), node.dtype);
+        rewrite_[id] = b.cast(viewed(selected->second, id), node.dtype);
         continue;
       }
       rewrite_[id] = emit(b, node, rewrite_.operands(node));
@@ -55,64 +57,136 @@ class Rounder {
   const Node& node(NodeId id) const { return graph_.node(id); }
   const std::vector<NodeId>& users(NodeId id) const { return users_[static_cast<size_t>(id)]; }
 
-  NodeId viewed(NodeId product, const Node& view) {
-    const auto& attr = std::get<ViewAttr>(view.attr);
-    return rewrite_.builder.view(product_[product], view.shape, attr.strides, attr.offset);
+  // What `view` is of the rounded product: that itself, or a View of a View of it.
+  NodeId viewed(NodeId product, NodeId view) {
+    if (view == product) return product_[product];
+    const auto& attr = std::get<ViewAttr>(node(view).attr);
+    return rewrite_.builder.view(viewed(product, node(view).operands[0]), node(view).shape,
+                                 attr.strides, attr.offset);
+  }
+
+  // Where the elements of a bias belong: along the channels of a product, behind which `inner`
+  // elements follow.
+  struct Channels {
+    size_t axis;
+    int64_t count, inner;
+  };
+  std::optional<Channels> channels_of(NodeId product) const {
+    const Shape& shape = node(product).shape;
+    const size_t axis = node(product).op == Op::kConvolution ? 1 : shape.size() - 1;
+    Dim inner = 1;
+    for (size_t i = axis + 1; i < shape.size(); ++i) inner = inner * shape[i];
+    if (!shape[axis].is_constant() || !inner.is_constant()) return std::nullopt;
+    if (shape[axis].is(0) || inner.is(0)) return std::nullopt;
+    return Channels{axis, shape[axis].constant(), inner.constant()};
   }
 
   void round(NodeId product, const Rounding& rounding) {
     GraphBuilder& b = rewrite_.builder;
     NodeId value = rewrite_[product];
+    const bool turns = ends_channels_last(product);
+    if (turns) value = b.permute(value, {0, 2, 3, 1});
     if (rounding.bias != kInvalidNode) {
-      std::vector<Dim> strides(node(product).shape.size(), 0);
-      strides.back() = 1;
-      const NodeId row = b.view(rewrite_[rounding.bias], node(product).shape, strides, 0);
+      const Shape shape = b.shape(value);
+      std::vector<Dim> strides(shape.size(), 0);
+      strides[turns ? shape.size() - 1 : channels_of(product)->axis] = 1;
+      const NodeId row = b.view(rewrite_[rounding.bias], shape, strides, 0);
       value = b.binary(Op::kAdd, value, b.cast(row, node(product).dtype));
     }
-    product_[product] = b.cast(value, rounding.half);
+    value = b.cast(value, rounding.half);
+    product_[product] = turns ? b.permute(value, {0, 3, 1, 2}) : value;
     for (const auto& [cast, view] : rounding.casts) views_[cast] = {product, view};
     for (const NodeId view : rounding.selected) selected_[view] = product;
+  }
+  // A convolution of which all read the channels as neighbours.
+  bool ends_channels_last(NodeId product) const {
+    return may_end_channels_last(graph_, product) &&
+           std::ranges::all_of(users(product), [&](NodeId user) {
+             return node(user).op == Op::kView && channels_last(user, *channels_of(product));
+           });
   }
 
   // Where some read several Views, or one that is no order of the product's axes.
   std::optional<Rounding> rounding_of(NodeId product) const {
-    std::optional<Rounding> all;
-    int views = 0;
-    bool rearranged = false;
-    if (is_output_[static_cast<size_t>(product)]) return std::nullopt;
-    for (NodeId user : users(product)) {
-      const bool is_view = node(user).op == Op::kView;
-      if (!is_view) {
-        if (!add_reader(all, user, product, product)) return std::nullopt;
-        continue;
-      }
-      ++views;
-      rearranged = rearranged || !walk_order(graph_, node(user));
-      if (is_output_[static_cast<size_t>(user)]) return std::nullopt;
-      for (NodeId reader : users(user))
-        if (!add_select(all, reader, user) && !add_reader(all, reader, user, product))
-          return std::nullopt;
-    }
-    if (node(product).op == Op::kConvolution) {
-      // Its bias belongs to its channels, which are not its last axis.
-      const bool is_plain = all && all->bias == kInvalidNode;
-      return is_plain && views > 0 && users(product).size() >= 2 ? all : std::nullopt;
-    }
-    const bool helps = views >= 2 || (rearranged && all && all->bias != kInvalidNode);
+    const std::optional<Channels> channels = channels_of(product);
+    Readers readers;
+    if (!channels || is_output_[static_cast<size_t>(product)] ||
+        !add_readers(readers, product, product, *channels))
+      return std::nullopt;
+    const std::optional<Rounding>& all = readers.all;
+    if (node(product).op == Op::kConvolution)
+      return readers.views > 0 && users(product).size() >= 2 ? all : std::nullopt;
+    const bool helps =
+        readers.views >= 2 || (readers.rearranged && all && all->bias != kInvalidNode);
     return helps ? all : std::nullopt;
   }
 
-  // `reader` reads `view` of the product: a Cast to a half type, or Casts of a sum with a bias.
-  bool add_reader(std::optional<Rounding>& all, NodeId reader, NodeId view, NodeId product) const {
-    if (is_cast(reader))
-      return add_cast(all, {node(reader).dtype, kInvalidNode, {}, {}}, reader, view);
+  struct Readers {
+    std::optional<Rounding> all;
+    int views = 0;  // whose elements some reader takes, not Views of them alone
+    bool rearranged = false;
+  };
+  // Those of `from`, the product or a View of it, where `channels` says how its channels lie.
+  bool add_readers(Readers& readers, NodeId product, NodeId from, const Channels& channels) const {
+    return std::ranges::all_of(users(from), [&](NodeId user) {
+      if (node(user).op != Op::kView)
+        return (from != product && add_select(readers.all, user, from)) ||
+               add_reader(readers, user, from, from, channels);
+      if (!std::ranges::all_of(users(user), [&](NodeId id) { return node(id).op == Op::kView; }))
+        ++readers.views;
+      const bool in_order = from == product && walk_order(graph_, node(user));
+      readers.rearranged = readers.rearranged || !in_order;
+      if (is_output_[static_cast<size_t>(user)]) return false;
+      if (const auto kept = channels_last(user, channels))
+        return add_readers(readers, product, user, *kept);
+      return std::ranges::all_of(users(user), [&](NodeId reader) {
+        return add_select(readers.all, reader, user) ||
+               add_reader(readers, reader, user, from, channels);
+      });
+    });
+  }
+
+  // A place among channels, and among the elements behind its channel.
+  struct Place {
+    int64_t channel, behind;
+  };
+  static std::optional<Place> place_of(const Dim& place, const Channels& channels) {
+    if (!place.is_constant() || place.constant() < 0) return std::nullopt;
+    return Place{place.constant() / channels.inner % channels.count,
+                 place.constant() % channels.inner};
+  }
+
+  // How channels lie in a View whose last axis is all of them.
+  std::optional<Channels> channels_last(NodeId view, const Channels& channels) const {
+    const Shape& shape = node(view).shape;
+    const auto& attr = std::get<ViewAttr>(node(view).attr);
+    if (shape.empty() || !shape.back().is(channels.count) ||
+        !attr.strides.back().is(channels.inner))
+      return std::nullopt;
+    std::optional<Place> last = place_of(attr.offset, channels);
+    for (size_t i = 0; last && i + 1 < shape.size(); ++i) {
+      if (shape[i].is(1)) continue;
+      const std::optional<Place> step = place_of(attr.strides[i], channels);
+      if (!step || step->channel != 0) return std::nullopt;
+      if (step->behind > 0 && !shape[i].is_constant()) return std::nullopt;
+      if (step->behind > 0) last->behind += step->behind * (shape[i].constant() - 1);
+    }
+    if (!last || last->channel != 0 || last->behind >= channels.inner) return std::nullopt;
+    return Channels{shape.size() - 1, channels.count, 1};
+  }
+
+  // `reader` reads `view`, which is `from` or a View of it: a Cast to a half type, or Casts of a sum
+  // with a bias.
+  bool add_reader(Readers& readers, NodeId reader, NodeId view, NodeId from,
+                  const Channels& channels) const {
+    if (is_cast(reader)) return add_cast(readers.all, Rounding(node(reader).dtype), reader, view);
     const Node& sum = node(reader);
     if (sum.op != Op::kAdd || is_output_[static_cast<size_t>(reader)]) return false;
     const NodeId other = sum.operands[sum.operands[0] == view ? 1 : 0];
-    const std::optional<NodeId> bias = bias_of(other, node(view), node(product).shape.back());
+    const std::optional<NodeId> bias = bias_of(other, view, from, channels);
     if (!bias || users(reader).empty()) return false;
     return std::ranges::all_of(users(reader), [&](NodeId cast) {
-      return is_cast(cast) && add_cast(all, {node(cast).dtype, *bias, {}, {}}, cast, view);
+      return is_cast(cast) && add_cast(readers.all, Rounding(node(cast).dtype, *bias), cast, view);
     });
   }
   // `reader` takes elements of `view` or others, and all of it is rounded: to round them before changes
@@ -125,7 +199,7 @@ class Rounder {
     const bool rounds = std::ranges::all_of(
         users(reader), [&](NodeId cast) { return is_cast(cast) && node(cast).dtype == half; });
     if (!rounds || (all && (all->half != half || all->bias != kInvalidNode))) return false;
-    if (!all) all = Rounding{half, kInvalidNode, {}, {}};
+    if (!all) all = Rounding(half);
     all->selected.push_back(view);
     return true;
   }
@@ -139,36 +213,44 @@ class Rounder {
     return true;
   }
 
-  // The vector of which `added` is the element of the product's column at each place of `view`.
-  std::optional<NodeId> bias_of(NodeId added, const Node& view, const Dim& columns) const {
+  // The vector of which `added` is the element of the channel at each place of `view`.
+  std::optional<NodeId> bias_of(NodeId added, NodeId view, NodeId from,
+                                const Channels& channels) const {
     NodeId at = added;
     if (node(at).op == Op::kCast) at = node(at).operands[0];
-    if (node(at).op != Op::kView || !columns.is_constant()) return std::nullopt;
+    if (node(at).op != Op::kView) return std::nullopt;
+    // Both may be read in one order of their own: then the values that are read are compared.
+    const NodeId in_order = node(at).operands[0];
+    if (view != from && node(in_order).op == Op::kView &&
+        node(in_order).shape == node(from).shape && node(at).attr == node(view).attr) {
+      at = in_order;
+      view = from;
+    }
     const NodeId bias = node(at).operands[0];
-    if (node(bias).op != Op::kInput || node(bias).shape != Shape{columns}) return std::nullopt;
+    if (node(bias).op != Op::kInput || node(bias).shape != Shape{Dim(channels.count)})
+      return std::nullopt;
     const auto& read = std::get<ViewAttr>(node(at).attr);
-    std::vector<Dim> strides = contiguous_strides(view.shape);
+    const Shape& shape = node(view).shape;
+    std::vector<Dim> strides = contiguous_strides(shape);
     Dim offset = 0;
-    if (view.op == Op::kView) {
-      strides = std::get<ViewAttr>(view.attr).strides;
-      offset = std::get<ViewAttr>(view.attr).offset;
+    if (view != from) {
+      strides = std::get<ViewAttr>(node(view).attr).strides;
+      offset = std::get<ViewAttr>(node(view).attr).offset;
     }
-    // Columns of the walk, of which none carries into the next row.
-    const auto column = [&](const Dim& place) -> std::optional<int64_t> {
-      if (!place.is_constant() || place.constant() < 0) return std::nullopt;
-      return place.constant() % columns.constant();
-    };
-    std::optional<int64_t> last = column(offset);
-    if (!last || !read.offset.is(*last)) return std::nullopt;
+    // Along the walk no place carries into the next channel or the next row of them.
+    std::optional<Place> last = place_of(offset, channels);
+    if (!last || !read.offset.is(last->channel)) return std::nullopt;
     for (size_t i = 0; i < strides.size(); ++i) {
-      if (view.shape[i].is(1)) continue;
-      const auto step = column(strides[i]);
-      if (!step || !read.strides[i].is(*step)) return std::nullopt;
-      if (*step == 0) continue;
-      if (!view.shape[i].is_constant()) return std::nullopt;
-      *last += *step * (view.shape[i].constant() - 1);
+      if (shape[i].is(1)) continue;
+      const std::optional<Place> step = place_of(strides[i], channels);
+      if (!step || !read.strides[i].is(step->channel)) return std::nullopt;
+      if (step->channel == 0 && step->behind == 0) continue;
+      if (!shape[i].is_constant()) return std::nullopt;
+      last->channel += step->channel * (shape[i].constant() - 1);
+      last->behind += step->behind * (shape[i].constant() - 1);
     }
-    return *last < columns.constant() ? std::optional(bias) : std::nullopt;
+    const bool stays = last->channel < channels.count && last->behind < channels.inner;
+    return stays ? std::optional(bias) : std::nullopt;
   }
 
   Rewrite rewrite_;

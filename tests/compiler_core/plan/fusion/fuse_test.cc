@@ -74,6 +74,37 @@ TEST(Fuse, WindowsOfWindowsAreComputedOnce) {
   }
 }
 
+// Windows of 3 by `width` of an image of 6 by 6, one behind the other; a row a pixel of the image.
+NodeId rows_of_windows(GraphBuilder& b, int64_t width, int64_t channels) {
+  const NodeId windows = b.input(DType::kF32, {2, 2, 6 / width, 3, width, channels});
+  return b.reshape(b.permute(windows, {0, 1, 3, 2, 4, 5}), {2, 36, channels});
+}
+
+// As behind the attention of a Swin: the norm reads windows where they lie.
+TEST(Fuse, ARowReductionReadsRowsOfWindows) {
+  constexpr int64_t kChannels = 1024;  // so many that divisions of each element's place would count
+  for (const int64_t other : {0, 3, 2}) {
+    GraphBuilder b;
+    NodeId sum = b.binary(Op::kAdd, b.input(DType::kF32, {2, 36, kChannels}),
+                          rows_of_windows(b, 3, kChannels));
+    if (other > 0) sum = b.binary(Op::kAdd, sum, rows_of_windows(b, other, kChannels));
+    const NodeId mean = b.unary(Op::kTanh, b.reduce(Op::kReduceSum, sum, {2}));
+    const NodeId centred =
+        b.binary(Op::kSub, sum, b.broadcast_in(mean, Shape(b.shape(sum)), std::vector<int>{0, 1}));
+    const Plan plan = right_plan(*b.finish({sum, b.reshape(centred, {72, kChannels})}));
+    // Windows of 3 and of 2 split a line of 6 at places that do not go together.
+    EXPECT_EQ(plan.launches.size() == 1, other != 2) << testing::families(plan);
+    EXPECT_EQ(launches_of(plan, Family::kRowReduction), 1u) << testing::families(plan);
+  }
+}
+
+TEST(Fuse, ARowReductionOfNoRowsIsPlanned) {
+  GraphBuilder b;
+  const NodeId x = b.input(DType::kF32, {0, 6, 4});
+  const NodeId sum = b.reduce(Op::kReduceSum, b.reshape(b.unary(Op::kTanh, x), {0, 4}), {1});
+  right_plan(*b.finish({sum}));
+}
+
 TEST(Fuse, ReadersOfOneValueShareAsManyKernelsAsTheirBuffersNeed) {
   constexpr size_t kReaders = 300;
   GraphBuilder b;

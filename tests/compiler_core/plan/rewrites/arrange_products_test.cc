@@ -1,9 +1,14 @@
 // Layers that are written alike are cut alike.
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "compiler_core/ir/interpreter.h"
 #include "compiler_core/ir/text.h"
+#include "tests/compiler_core/passes/random_graph.h"
 
 namespace kiln {
 namespace {
@@ -13,7 +18,22 @@ std::string arranged(const std::string& body, Result<Graph> (*pass)(const Graph&
   EXPECT_TRUE(graph.has_value()) << graph.error().message;
   const auto after = pass(*graph);
   EXPECT_TRUE(after.has_value()) << after.error().message;
+  const auto inputs = testing::random_inputs(*graph, 1);
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& input : inputs) pointers.push_back(&input);
+  const auto expected = interpret(*graph, pointers), got = interpret(*after, pointers);
+  EXPECT_TRUE(expected && got);
+  for (size_t i = 0; expected && got && i < got->size(); ++i)
+    EXPECT_EQ(0, std::memcmp((*got)[i].bytes().data(), (*expected)[i].bytes().data(),
+                             (*got)[i].bytes().size()))
+        << "output " << i << " of\n"
+        << print(*after);
   return print(*after);
+}
+size_t count(const std::string& text, const std::string& word) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++found;
+  return found;
 }
 
 TEST(ArrangeProducts, TheHeavierOfTwoThatMeetComesSecond) {
@@ -68,6 +88,60 @@ TEST(RoundProducts, WhatIsAddedElsewhereIsNoBias) {
     const std::string text = biased(other);
     EXPECT_NE(text.find("add"), text.rfind("add")) << text;
   }
+}
+
+// An image of `channels`, read pixel by pixel, and in twos by two that are one row; each adds the bias.
+std::string patches(int from, int channels, const std::string& bias_of_twos) {
+  const int image = channels * 16, twos = channels * 4;
+  return arranged(
+      fmt::format(
+          "%0 = input 0 : bf16[2,{0},4,4]\n%1 = input 1 : bf16[{1},{0},1,1]\n"
+          "%2 = input 2 : bf16[{1}]\n"
+          "%3 = convolution %0 %1 stride=[1,1] dilation=[1,1] low=[0,0] high=[0,0] groups=1 : "
+          "f32[2,{1},4,4]\n"
+          "%4 = view %3 strides=[{2},4,1,16] offset=[0] : f32[2,4,4,{1}]\n"
+          "%5 = view %2 strides=[0,0,0,1] offset=[0] : bf16[2,4,4,{1}]\n"
+          "%6 = cast %5 : f32[2,4,4,{1}]\n%7 = add %4 %6 : f32[2,4,4,{1}]\n"
+          "%8 = cast %7 : bf16[2,4,4,{1}]\n"
+          "%9 = view %3 strides=[{2},8,2,1,4,16] offset=[0] : f32[2,2,2,2,2,{1}]\n"
+          "%10 = view %9 strides=[{2},{4},{3},1] offset=[0] : f32[2,2,2,{3}]\n"
+          "%11 = view %2 {5} : bf16[2,2,2,2,2,{1}]\n"
+          "%12 = view %11 strides=[{2},{4},{3},1] offset=[0] : bf16[2,2,2,{3}]\n"
+          "%13 = cast %12 : f32[2,2,2,{3}]\n%14 = add %13 %10 : f32[2,2,2,{3}]\n"
+          "%15 = cast %14 : bf16[2,2,2,{3}]\nreturn %8 %15\n",
+          from, channels, image, twos, 2 * twos, bias_of_twos),
+      round_products);
+}
+
+TEST(RoundProducts, ABiasOfChannelsIsAddedBeforeTheyAreMoved) {
+  const std::string each = "strides=[0,0,0,0,0,1] offset=[0]";
+  const std::string text = patches(5, 3, each);
+  EXPECT_EQ(count(text, " add "), 1u) << text;
+  EXPECT_EQ(count(text, ": bf16[2,3,4,4]\n"), 2u) << "of the bias, of the sum\n" << text;
+  EXPECT_EQ(count(patches(5, 3, "strides=[0,0,0,0,1,0] offset=[0]"), " add "), 2u);
+
+  // Where kernels store them so, channels are moved first.
+  const std::string turned = patches(8, 32, each);
+  EXPECT_EQ(count(turned, " add "), 1u) << turned;
+  EXPECT_EQ(count(turned, "view %3 "), 1u) << turned;
+  EXPECT_EQ(count(turned, ": bf16[2,32,4,4]\n"), 0u) << turned;
+}
+
+// A View of a View is one reading; a sum with a bias in it is worth it, and nothing else.
+TEST(RoundProducts, ViewsOfAViewAreReadOnce) {
+  const std::string head =
+      "%0 = input 0 : bf16[8,8]\n%1 = input 1 : bf16[8,6]\n%2 = input 2 : bf16[6]\n"
+      "%3 = matmul %0 %1 : f32[8,6]\n"
+      "%4 = view %3 strides=[24,6,12,1] offset=[0] : f32[2,2,2,6]\n"
+      "%5 = view %4 strides=[12,1] offset=[0] : f32[4,12]\n";
+  const std::string plain = head + "%6 = cast %5 : bf16[4,12]\nreturn %6\n";
+  EXPECT_EQ(count(arranged(plain, round_products), ": bf16[8,6]\n"), 1u) << "%1 alone";
+  const std::string biased =
+      head +
+      "%6 = view %2 strides=[0,0,0,1] offset=[0] : bf16[2,2,2,6]\n"
+      "%7 = view %6 strides=[12,1] offset=[0] : bf16[4,12]\n%8 = cast %7 : f32[4,12]\n"
+      "%9 = add %5 %8 : f32[4,12]\n%10 = cast %9 : bf16[4,12]\nreturn %10\n";
+  EXPECT_EQ(count(arranged(biased, round_products), ": bf16[8,6]\n"), 3u) << "the bias, the sum";
 }
 
 // The halves of a mixture's gate and product, where a row of no expert is zeros.
