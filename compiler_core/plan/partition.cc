@@ -204,6 +204,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
       TRY(graph, passed("keep_channels_last", keep_channels_last(graph)));
     }
     TRY(graph, passed("round_products", round_products(graph)));
+    TRY(graph, passed("share_parts", share_parts(graph)));
     TRY(graph, passed("share_transposes", share_transposes(graph, Transpose::kLastAxes)));
     TRY(graph, passed("arrange_products", arrange_products(graph)));
   }

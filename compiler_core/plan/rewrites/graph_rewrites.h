@@ -74,6 +74,12 @@ Result<Graph> keep_channels_last(const Graph& graph);
 // channels last, where kernels store them so.
 Result<Graph> round_products(const Graph& graph);
 
+// Reads halves from a value that the graph computes whole, where they are elements of it, instead of
+// computing them again from two large values or more. Normalisation carries Views up to the inputs:
+// where a model adds to its residual stream and then reads windows of it, both the stream and each
+// window stand in the graph as sums from the first one on.
+Result<Graph> share_parts(const Graph& graph);
+
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are
 // partitioned alike, and what is stored is small and read along its rows.
 //  - An operand that is computed for one matmul only takes the order in which its inputs lie in

@@ -1,40 +1,15 @@
 // Layers that are written alike are cut alike.
-#include "compiler_core/plan/rewrites/graph_rewrites.h"
-
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "compiler_core/ir/interpreter.h"
-#include "compiler_core/ir/text.h"
-#include "tests/compiler_core/passes/random_graph.h"
+#include "compiler_core/plan/rewrites/graph_rewrites.h"
+#include "tests/compiler_core/plan/rewrites/rewritten.h"
 
 namespace kiln {
 namespace {
 
-std::string arranged(const std::string& body, Result<Graph> (*pass)(const Graph&)) {
-  const auto graph = parse_graph("kiln.graph 1\n" + body);
-  EXPECT_TRUE(graph.has_value()) << graph.error().message;
-  const auto after = pass(*graph);
-  EXPECT_TRUE(after.has_value()) << after.error().message;
-  const auto inputs = testing::random_inputs(*graph, 1);
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& input : inputs) pointers.push_back(&input);
-  const auto expected = interpret(*graph, pointers), got = interpret(*after, pointers);
-  EXPECT_TRUE(expected && got);
-  for (size_t i = 0; expected && got && i < got->size(); ++i)
-    EXPECT_EQ(0, std::memcmp((*got)[i].bytes().data(), (*expected)[i].bytes().data(),
-                             (*got)[i].bytes().size()))
-        << "output " << i << " of\n"
-        << print(*after);
-  return print(*after);
-}
-size_t count(const std::string& text, const std::string& word) {
-  size_t found = 0;
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++found;
-  return found;
-}
+using testing::count;
+using testing::rewritten;
 
 TEST(ArrangeProducts, TheHeavierOfTwoThatMeetComesSecond) {
   const std::string inputs =
@@ -45,12 +20,12 @@ TEST(ArrangeProducts, TheHeavierOfTwoThatMeetComesSecond) {
   const std::string first = inputs +
                             "%3 = matmul %0 %1 : f32[4,4]\n%4 = tanh %3 : f32[4,4]\n"
                             "%5 = matmul %0 %2 : f32[4,4]\n%6 = mul %4 %5 : f32[4,4]\nreturn %6\n";
-  EXPECT_EQ(arranged(first, arrange_products), arranged(second, arrange_products));
-  EXPECT_EQ(arranged(second, arrange_products), "kiln.graph 1\n" + second);
+  EXPECT_EQ(rewritten(first, arrange_products), rewritten(second, arrange_products));
+  EXPECT_EQ(rewritten(second, arrange_products), "kiln.graph 1\n" + second);
 }
 
 TEST(RoundProducts, WhatIsRoundedInPiecesIsRoundedWhole) {
-  const std::string text = arranged(
+  const std::string text = rewritten(
       "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[8,4]\n%2 = matmul %0 %1 : f32[4,4]\n"
       "%3 = view %2 strides=[4,1] offset=[0] : f32[4,2]\n%4 = cast %3 : bf16[4,2]\n"
       "%5 = view %2 strides=[4,1] offset=[2] : f32[4,2]\n%6 = cast %5 : bf16[4,2]\n"
@@ -62,7 +37,7 @@ TEST(RoundProducts, WhatIsRoundedInPiecesIsRoundedWhole) {
 
 // Two halves of what one matmul gives, each with its part of the bias, in an order of its own.
 std::string biased(const std::string& second_bias) {
-  return arranged(
+  return rewritten(
       "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[8,6]\n%2 = input 2 : bf16[6]\n"
       "%3 = matmul %0 %1 : f32[4,6]\n"
       "%4 = view %3 strides=[1,6] offset=[0] : f32[3,4]\n"
@@ -93,7 +68,7 @@ TEST(RoundProducts, WhatIsAddedElsewhereIsNoBias) {
 // An image of `channels`, read pixel by pixel, and in twos by two that are one row; each adds the bias.
 std::string patches(int from, int channels, const std::string& bias_of_twos) {
   const int image = channels * 16, twos = channels * 4;
-  return arranged(
+  return rewritten(
       fmt::format(
           "%0 = input 0 : bf16[2,{0},4,4]\n%1 = input 1 : bf16[{1},{0},1,1]\n"
           "%2 = input 2 : bf16[{1}]\n"
@@ -135,19 +110,19 @@ TEST(RoundProducts, ViewsOfAViewAreReadOnce) {
       "%4 = view %3 strides=[24,6,12,1] offset=[0] : f32[2,2,2,6]\n"
       "%5 = view %4 strides=[12,1] offset=[0] : f32[4,12]\n";
   const std::string plain = head + "%6 = cast %5 : bf16[4,12]\nreturn %6\n";
-  EXPECT_EQ(count(arranged(plain, round_products), ": bf16[8,6]\n"), 1u) << "%1 alone";
+  EXPECT_EQ(count(rewritten(plain, round_products), ": bf16[8,6]\n"), 1u) << "%1 alone";
   const std::string biased =
       head +
       "%6 = view %2 strides=[0,0,0,1] offset=[0] : bf16[2,2,2,6]\n"
       "%7 = view %6 strides=[12,1] offset=[0] : bf16[4,12]\n%8 = cast %7 : f32[4,12]\n"
       "%9 = add %5 %8 : f32[4,12]\n%10 = cast %9 : bf16[4,12]\nreturn %10\n";
-  EXPECT_EQ(count(arranged(biased, round_products), ": bf16[8,6]\n"), 3u) << "the bias, the sum";
+  EXPECT_EQ(count(rewritten(biased, round_products), ": bf16[8,6]\n"), 3u) << "the bias, the sum";
 }
 
 // The halves of a mixture's gate and product, where a row of no expert is zeros.
 TEST(RoundProducts, WhatIsSelectedBeforeItIsRoundedInPiecesIsRoundedWhole) {
   const auto halves = [](const std::string& second_dtype) {
-    return arranged(
+    return rewritten(
         "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[8,4]\n%2 = input 2 : bool[4,2]\n"
         "%3 = matmul %0 %1 : f32[4,4]\n%4 = constant 0 : f32[]\n"
         "%5 = view %4 strides=[0,0] offset=[0] : f32[4,2]\n"
@@ -165,7 +140,7 @@ TEST(RoundProducts, WhatIsSelectedBeforeItIsRoundedInPiecesIsRoundedWhole) {
 
 // A View that runs from one row on into the next has other columns than its strides say.
 TEST(RoundProducts, AViewThatCarriesIsLeftAlone) {
-  const std::string text = arranged(
+  const std::string text = rewritten(
       "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[8,6]\n%2 = input 2 : bf16[6]\n"
       "%3 = matmul %0 %1 : f32[4,6]\n"
       "%4 = view %3 strides=[1] offset=[4] : f32[5]\n"
@@ -178,7 +153,7 @@ TEST(RoundProducts, AViewThatCarriesIsLeftAlone) {
 }
 
 TEST(ArrangeProducts, AColumnTimesARowIsPointwise) {
-  const std::string text = arranged(
+  const std::string text = rewritten(
       "%0 = input 0 : bf16[4,1]\n%1 = input 1 : bf16[1,6]\n%2 = matmul %0 %1 : f32[4,6]\n"
       "return %2\n",
       multiply_outer_products);
@@ -187,7 +162,7 @@ TEST(ArrangeProducts, AColumnTimesARowIsPointwise) {
 }
 
 TEST(ShareReshapes, ArithmeticOnAProductIsDoneOnceForTwoShapes) {
-  const std::string text = arranged(
+  const std::string text = rewritten(
       "%0 = input 0 : f32[4,8]\n%1 = input 1 : f32[8,4]\n%2 = matmul %0 %1 : f32[4,4]\n"
       "%3 = tanh %2 : f32[4,4]\n%4 = view %2 strides=[0,4,1] offset=[0] : f32[1,4,4]\n"
       "%5 = tanh %4 : f32[1,4,4]\nreturn %3 %5\n",
