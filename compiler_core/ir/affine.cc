@@ -104,12 +104,16 @@ ViewAttr canonical_view(const Shape& shape, ViewAttr view) {
   return view;
 }
 
-bool is_identity_view(const Shape& operand, const Shape& shape, const ViewAttr& view) {
-  if (operand != shape || !view.offset.is(0)) return false;
+bool reads_in_order(const Shape& operand, const Shape& shape, const ViewAttr& view) {
+  if (!view.offset.is(0) || numel(operand) != numel(shape)) return false;
   const std::vector<Dim> flat = contiguous_strides(shape);
   for (size_t i = 0; i < shape.size(); ++i)
     if (!shape[i].is(1) && view.strides[i] != flat[i]) return false;
   return true;
+}
+
+bool is_identity_view(const Shape& operand, const Shape& shape, const ViewAttr& view) {
+  return operand == shape && reads_in_order(operand, shape, view);
 }
 
 int64_t lower_bound(const Dim& dim, std::span<const Symbol> symbols) {

@@ -16,7 +16,10 @@ std::optional<ViewAttr> compose_views(const Node& inner, const Shape& shape, con
 // Strides of axes of size 1 set to 0: they say nothing.
 ViewAttr canonical_view(const Shape& shape, ViewAttr view);
 
-// The view that reads every element of `operand` in order.
+// Whether the view reads every element of `operand` once and in order: a reshape.
+bool reads_in_order(const Shape& operand, const Shape& shape, const ViewAttr& view);
+
+// Whether it does so in the operand's own shape.
 bool is_identity_view(const Shape& operand, const Shape& shape, const ViewAttr& view);
 
 // A proven lower bound of `dim` over all values of the symbols; INT64_MIN when none is known.

@@ -51,4 +51,33 @@ Result<Graph> rewrite_nodes(const Graph& graph, Rule rule) {
   return rewrite.finish();
 }
 
+// A copy of `graph` in which each live node is emitted as it stands, or, where `instead_of(id)` names
+// another node, is what `rule(builder, id, new)` makes of the new node for that one. The other node may
+// come later in `graph`. REQUIRES: nodes named do not depend on the nodes they stand for.
+template <class InsteadOf, class Rule>
+Result<Graph> replace_nodes(const Graph& graph, InsteadOf instead_of, Rule rule) {
+  Rewrite rewrite(graph);
+  const std::vector<bool> live = live_nodes(graph);
+  for (NodeId root = 0; root < graph.size(); ++root) {
+    if (!live[static_cast<size_t>(root)]) continue;
+    std::vector<NodeId> stack = {root};
+    while (!stack.empty() && rewrite.builder.ok()) {
+      const NodeId id = stack.back();
+      const Node& node = graph.node(id);
+      const NodeId instead = instead_of(id);
+      const size_t before = stack.size();
+      if (instead != kInvalidNode && rewrite[instead] == kInvalidNode) stack.push_back(instead);
+      for (const NodeId operand : node.operands)
+        if (instead == kInvalidNode && rewrite[operand] == kInvalidNode) stack.push_back(operand);
+      if (stack.size() != before) continue;
+      stack.pop_back();
+      if (rewrite[id] != kInvalidNode) continue;
+      rewrite.builder.set_origin(graph.origin_of(id));
+      rewrite[id] = instead == kInvalidNode ? emit(rewrite.builder, node, rewrite.operands(node))
+                                            : rule(rewrite.builder, id, rewrite[instead]);
+    }
+  }
+  return rewrite.finish();
+}
+
 }  // namespace kiln

@@ -1,5 +1,6 @@
 // Kernels that somebody offers for a GPU (the fake one): as source, and as a binary that takes its
-// arguments in an order of its own, as Triton's do.
+// arguments in an order of its own, as Triton's do. A thread of the fake GPU costs more than an element:
+// offered kernels win clearly because each of their threads computes 16 elements.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -54,9 +55,6 @@ class Candidates : public ::testing::Test {
       dir_.path() / "data",
       {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC}};
 };
-
-// A thread of the fake GPU costs more than an element, so that offered kernels have few threads and
-// win by far: each of their threads computes 16 elements.
 
 TEST_F(Candidates, ASourceForAGpuWins) {
   const std::string name =

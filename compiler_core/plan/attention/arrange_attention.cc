@@ -5,6 +5,7 @@
 
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/axis_cuts.h"
 
 namespace kiln {
 namespace {
@@ -15,43 +16,6 @@ Shape shape_of(const Shape& batch, std::initializer_list<Dim> rest) {
   return shape;
 }
 
-// Orders sizes and strides: their value when every symbol has a large value of its own.
-int64_t magnitude(const Dim& size) {
-  if (size.is_constant()) return size.constant();
-  const std::vector<SymbolId> symbols = size.symbols();
-  std::vector<int64_t> values;
-  for (SymbolId id = 0; id <= symbols.back(); ++id) values.push_back(4099 + 6 * id);
-  return size.evaluate(values).value_or(INT64_MAX);
-}
-struct ByMagnitude {
-  bool operator()(const Dim& a, const Dim& b) const {
-    return std::pair(magnitude(a), a) < std::pair(magnitude(b), b);
-  }
-};
-using Cuts = std::set<Dim, ByMagnitude>;
-
-// The boundaries of the axes of `sizes`: the number of elements inside each, the outermost
-// included.
-Cuts cuts_of(const Shape& sizes) {
-  Cuts cuts = {1};
-  Dim inside = 1;
-  for (size_t i = sizes.size(); i-- > 0;) cuts.insert(inside = inside * sizes[i]);
-  return cuts;
-}
-
-// The axes between these boundaries; none when one does not divide the next.
-std::optional<Shape> sizes_between(const Cuts& cuts) {
-  Shape sizes;
-  Dim before = 1;
-  for (const Dim& cut : cuts) {
-    const auto size = Dim::divide_exact(cut, before);
-    if (!size) return std::nullopt;
-    if (cut != before) sizes.insert(sizes.begin(), *size);
-    before = cut;
-  }
-  return sizes;
-}
-
 class Arranger {
  public:
   Arranger(const Graph& graph, const AttentionPattern& pattern)
@@ -59,7 +23,7 @@ class Arranger {
 
   Result<Graph> run() {
     const Shape& shape = node(pattern_.query_key).shape;
-    Cuts cuts = cuts_of(Shape(shape.begin(), shape.end() - 2));
+    AxisCuts cuts = axis_cuts(Shape(shape.begin(), shape.end() - 2));
     const Dim batches = *cuts.rbegin();
     for (NodeId matmul : {pattern_.query_key, pattern_.product})
       for (NodeId operand : node(matmul).operands) add_cuts(operand, batches, cuts);
@@ -67,7 +31,7 @@ class Arranger {
     if (!sizes_between(cuts)) return graph_;
     TRY(Graph finest, rebuild(*sizes_between(cuts)));
     for (auto cut = cuts.begin(); cut != cuts.end();) {
-      Cuts fewer = cuts;
+      AxisCuts fewer = cuts;
       if (!cut->is(1) && *cut != batches) fewer.erase(*cut);
       auto joined = fewer == cuts ? Result<Graph>(finest) : rebuild(*sizes_between(fewer));
       const bool keeps =
@@ -86,7 +50,7 @@ class Arranger {
   const Node& node(NodeId id) const { return graph_.node(id); }
 
   // Where an operand is a View of a View, the inner one's axes have to be kept apart.
-  void add_cuts(NodeId operand, const Dim& batches, Cuts& cuts) const {
+  void add_cuts(NodeId operand, const Dim& batches, AxisCuts& cuts) const {
     for (NodeId id = operand; node(id).op == Op::kView; id = node(id).operands[0]) {
       Shape sizes;
       Dim count = 1;
@@ -96,12 +60,12 @@ class Arranger {
         count = count * size;
       }
       if (count != batches) continue;
-      for (const Dim& cut : cuts_of(sizes)) cuts.insert(cut);
+      for (const Dim& cut : axis_cuts(sizes)) cuts.insert(cut);
     }
   }
 
   // Axes that change places are apart.
-  void add_result_cuts(Cuts& cuts) const {
+  void add_result_cuts(AxisCuts& cuts) const {
     if (result_ == pattern_.product) return;
     const Shape& product = node(pattern_.product).shape;
     const Dim matrix = product.back() * product[product.size() - 2];

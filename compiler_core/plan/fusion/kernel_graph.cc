@@ -7,6 +7,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/axis_cuts.h"
 #include "compiler_core/plan/fusion/materialised_values.h"
 #include "compiler_core/plan/sizes.h"
 
@@ -89,34 +90,28 @@ class Cutter {
         reduced_space_.push_back(space_[i]);
   }
 
-  // Splits axes of the space until every value that is walked in its order has each of its own axes
-  // there: a View that no single View of the space's shape could be is then several strides. Leaves
-  // it where two values split it at places that do not go together.
+  // Splits axes of the space until it has the axes of every value that is walked in its order. A View
+  // of a View then reads its buffer with a stride for each axis. The space stays as it is where two
+  // values cut it at places that do not divide each other.
   void split_space() {
     if (space_.empty() || !is_constant(space_) || numel(space_).is(0)) return;
-    std::set<int64_t> ends = {1};  // elements behind the start of an axis
-    for (const Shape& shape : walked_shapes()) {
-      int64_t behind = 1;
-      for (size_t i = shape.size(); i-- > 0;) ends.insert(behind *= shape[i].constant());
-    }
-    std::vector<int64_t> behind;  // of each axis of the space
-    int64_t end = 1;
-    for (size_t i = space_.size(); i-- > 0;)
-      behind.insert(behind.begin(), end *= space_[i].constant());
-    Shape split;
+    AxisCuts cuts;
+    for (const Shape& shape : walked_shapes()) cuts.merge(axis_cuts(shape));
+    const std::optional<Shape> split = sizes_between(cuts);
+    if (!split) return;
     std::vector<int> reduced;
-    size_t axis = 0;
-    for (auto at = ends.rbegin(); std::next(at) != ends.rend(); ++at) {
-      if (*at % *std::next(at) != 0) return;
-      while (axis + 1 < behind.size() && *at <= behind[axis + 1]) ++axis;
+    size_t axis = 0;  // of the space, of which `inside` is what the split has found so far
+    Dim inside = 1;
+    for (size_t i = 0; i < split->size(); ++i) {
       if (std::binary_search(reduced_.begin(), reduced_.end(), static_cast<int>(axis)))
-        reduced.push_back(static_cast<int>(split.size()));
-      split.push_back(*at / *std::next(at));
+        reduced.push_back(static_cast<int>(i));
+      inside = inside * (*split)[i];
+      if (inside == space_[axis]) ++axis, inside = 1;
     }
-    space_ = std::move(split);
+    space_ = *split;
     reduced_ = std::move(reduced);
   }
-  // The shapes of values, as many elements as the space, that are walked in its order.
+  // The shapes of values that are walked in the space's order and have as many elements.
   std::vector<Shape> walked_shapes() const {
     std::vector<NodeId> stack(outputs_.begin(), outputs_.end());
     for (NodeId id : members_)

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler_core/ir/affine.h"
+
 namespace kiln {
 namespace {
 
@@ -31,13 +33,8 @@ ReductionSizes reduction_sizes(const Graph& graph, const Node& reduce) {
 }
 
 bool is_reshape(const Graph& graph, const Node& view) {
-  const auto& attr = std::get<ViewAttr>(view.attr);
-  if (!attr.offset.is(0) || numel(view.shape) != numel(graph.node(view.operands[0]).shape))
-    return false;
-  const std::vector<Dim> strides = contiguous_strides(view.shape);
-  for (size_t i = 0; i < strides.size(); ++i)
-    if (!view.shape[i].is(1) && attr.strides[i] != strides[i]) return false;
-  return true;
+  return reads_in_order(graph.node(view.operands[0]).shape, view.shape,
+                        std::get<ViewAttr>(view.attr));
 }
 
 bool is_spread(const Node& view, const ReductionSizes& sizes) {

@@ -66,18 +66,18 @@ Result<Graph> patch_convolutions(const Graph& graph);
 // without two that follow each other, stays as it is.
 Result<Graph> keep_channels_last(const Graph& graph);
 
-// Rounds a product first and reads it then, where it is read through several Views, or one in an
-// order that no product is stored in, and rounded to one half type in each, maybe by way of a Select:
-// half the bytes. So too where a bias, an element a column or a convolution's channel, is added to each
-// before: queries, keys and values of one matmul are Views of what it stores, and windows of an image
-// Views of its patches. A convolution of which all read the channels as neighbours is rounded with its
-// channels last, where kernels store them so.
+// Rounds a product before it is read, where several Views read it, or one in an order that no product is
+// stored in, and each rounds to the same half type, maybe behind a Select. The product then takes half
+// the bytes. Each View may also add a bias first, one element for each column or, of a convolution, for
+// each channel: queries, keys and values become Views of one stored matmul, windows of an image Views
+// of its patches. A convolution whose readers all have the channels as their last axis is stored so, if
+// kernels can (may_end_channels_last).
 Result<Graph> round_products(const Graph& graph);
 
-// Reads halves from a value that the graph computes whole, where they are elements of it, instead of
-// computing them again from two large values or more. Normalisation carries Views up to the inputs:
-// where a model adds to its residual stream and then reads windows of it, both the stream and each
-// window stand in the graph as sums from the first one on.
+// Reads elements of a value that the graph also computes whole, instead of computing them again.
+// Applies to halves made of two large values or more. Normalisation carries Views up to the inputs, so
+// that a model which reads windows of its residual stream has every sum twice: for the stream, and for
+// the windows.
 Result<Graph> share_parts(const Graph& graph);
 
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are

@@ -100,7 +100,7 @@ class ChannelsLastChooser {
       if (lies_channels_last(id)) ++of(id).last;
       if (may_end_channels_last(graph_, id)) ++of(node.operands[0]).last;
       if (may_end_channels_last(graph_, id) || traits(node.op).kind == OpKind::kReduce) continue;
-      if (puts_channels_last(graph_, node) || rearranges_channels_last(node)) {
+      if (puts_channels_last(graph_, node) || (!is_image(node) && reads_channels_last(node))) {
         ++of(node.operands[0]).last;
         continue;
       }
@@ -112,22 +112,12 @@ class ChannelsLastChooser {
     for (const NodeId id : graph_.outputs()) ++of(id).second;
   }
 
-  // The View reads an image, or a part of one, with its channels last.
+  // The View reads an image, a part of one or windows of it, with all channels as the last axis.
   bool reads_channels_last(const Node& node) const {
-    if (node.op != Op::kView || !is_image(node) || !is_image(graph_.node(node.operands[0])))
+    if (node.op != Op::kView || node.shape.empty() || !is_image(graph_.node(node.operands[0])))
       return false;
     const Shape& from = graph_.node(node.operands[0]).shape;
-    return node.shape[3] == from[1] && !from[1].is(1) &&
-           std::get<ViewAttr>(node.attr).strides[3] == contiguous_strides(from)[1];
-  }
-
-  // The View reads an image in another arrangement (windows of it), of which all channels are the last
-  // axis.
-  bool rearranges_channels_last(const Node& node) const {
-    if (node.op != Op::kView || is_image(node) || !is_image(graph_.node(node.operands[0])))
-      return false;
-    const Shape& from = graph_.node(node.operands[0]).shape;
-    return !node.shape.empty() && node.shape.back() == from[1] && !from[1].is(1) &&
+    return node.shape.back() == from[1] && !from[1].is(1) &&
            std::get<ViewAttr>(node.attr).strides.back() == contiguous_strides(from)[1];
   }
 

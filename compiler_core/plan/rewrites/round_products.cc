@@ -65,20 +65,22 @@ class Rounder {
                                  attr.strides, attr.offset);
   }
 
-  // Where the elements of a bias belong: along the channels of a product, behind which `inner`
-  // elements follow.
+  // How the elements of a bias are repeated: one for each of `count` channels, each of which has
+  // `inner` neighbouring elements.
   struct Channels {
-    size_t axis;
     int64_t count, inner;
   };
+  size_t channel_axis(NodeId product) const {
+    return node(product).op == Op::kConvolution ? 1 : node(product).shape.size() - 1;
+  }
   std::optional<Channels> channels_of(NodeId product) const {
     const Shape& shape = node(product).shape;
-    const size_t axis = node(product).op == Op::kConvolution ? 1 : shape.size() - 1;
+    const size_t axis = channel_axis(product);
     Dim inner = 1;
     for (size_t i = axis + 1; i < shape.size(); ++i) inner = inner * shape[i];
     if (!shape[axis].is_constant() || !inner.is_constant()) return std::nullopt;
     if (shape[axis].is(0) || inner.is(0)) return std::nullopt;
-    return Channels{axis, shape[axis].constant(), inner.constant()};
+    return Channels{shape[axis].constant(), inner.constant()};
   }
 
   void round(NodeId product, const Rounding& rounding) {
@@ -89,7 +91,7 @@ class Rounder {
     if (rounding.bias != kInvalidNode) {
       const Shape shape = b.shape(value);
       std::vector<Dim> strides(shape.size(), 0);
-      strides[turns ? shape.size() - 1 : channels_of(product)->axis] = 1;
+      strides[turns ? shape.size() - 1 : channel_axis(product)] = 1;
       const NodeId row = b.view(rewrite_[rounding.bias], shape, strides, 0);
       value = b.binary(Op::kAdd, value, b.cast(row, node(product).dtype));
     }
@@ -156,6 +158,31 @@ class Rounder {
                  place.constant() % channels.inner};
   }
 
+  // Where a View begins, and how far it goes along each axis.
+  struct Walk {
+    Place first;
+    std::vector<Place> steps;
+  };
+  // Nothing where a place carries into the next channel, or into the next group of all channels.
+  static std::optional<Walk> walk_of(const Shape& shape, const ViewAttr& view,
+                                     const Channels& channels) {
+    const std::optional<Place> first = place_of(view.offset, channels);
+    if (!first) return std::nullopt;
+    Walk walk{*first, {}};
+    Place last = *first;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const auto step = shape[i].is(1) ? Place{0, 0} : place_of(view.strides[i], channels);
+      if (!step) return std::nullopt;
+      walk.steps.push_back(*step);
+      if (step->channel == 0 && step->behind == 0) continue;
+      if (!shape[i].is_constant()) return std::nullopt;
+      last.channel += step->channel * (shape[i].constant() - 1);
+      last.behind += step->behind * (shape[i].constant() - 1);
+    }
+    const bool stays = last.channel < channels.count && last.behind < channels.inner;
+    return stays ? std::optional(std::move(walk)) : std::nullopt;
+  }
+
   // How channels lie in a View whose last axis is all of them.
   std::optional<Channels> channels_last(NodeId view, const Channels& channels) const {
     const Shape& shape = node(view).shape;
@@ -163,16 +190,12 @@ class Rounder {
     if (shape.empty() || !shape.back().is(channels.count) ||
         !attr.strides.back().is(channels.inner))
       return std::nullopt;
-    std::optional<Place> last = place_of(attr.offset, channels);
-    for (size_t i = 0; last && i + 1 < shape.size(); ++i) {
-      if (shape[i].is(1)) continue;
-      const std::optional<Place> step = place_of(attr.strides[i], channels);
-      if (!step || step->channel != 0) return std::nullopt;
-      if (step->behind > 0 && !shape[i].is_constant()) return std::nullopt;
-      if (step->behind > 0) last->behind += step->behind * (shape[i].constant() - 1);
-    }
-    if (!last || last->channel != 0 || last->behind >= channels.inner) return std::nullopt;
-    return Channels{shape.size() - 1, channels.count, 1};
+    const std::optional<Walk> walk = walk_of(shape, attr, channels);
+    const auto stays = [](const Place& step) { return step.channel == 0; };
+    if (!walk || !stays(walk->first) ||
+        !std::all_of(walk->steps.begin(), walk->steps.end() - 1, stays))
+      return std::nullopt;
+    return Channels{channels.count, 1};
   }
 
   // `reader` reads `view`, which is `from` or a View of it: a Cast to a half type, or Casts of a sum
@@ -231,26 +254,14 @@ class Rounder {
       return std::nullopt;
     const auto& read = std::get<ViewAttr>(node(at).attr);
     const Shape& shape = node(view).shape;
-    std::vector<Dim> strides = contiguous_strides(shape);
-    Dim offset = 0;
-    if (view != from) {
-      strides = std::get<ViewAttr>(node(view).attr).strides;
-      offset = std::get<ViewAttr>(node(view).attr).offset;
-    }
-    // Along the walk no place carries into the next channel or the next row of them.
-    std::optional<Place> last = place_of(offset, channels);
-    if (!last || !read.offset.is(last->channel)) return std::nullopt;
-    for (size_t i = 0; i < strides.size(); ++i) {
-      if (shape[i].is(1)) continue;
-      const std::optional<Place> step = place_of(strides[i], channels);
-      if (!step || !read.strides[i].is(step->channel)) return std::nullopt;
-      if (step->channel == 0 && step->behind == 0) continue;
-      if (!shape[i].is_constant()) return std::nullopt;
-      last->channel += step->channel * (shape[i].constant() - 1);
-      last->behind += step->behind * (shape[i].constant() - 1);
-    }
-    const bool stays = last->channel < channels.count && last->behind < channels.inner;
-    return stays ? std::optional(bias) : std::nullopt;
+    const auto walk = walk_of(
+        shape,
+        view == from ? ViewAttr{contiguous_strides(shape), 0} : std::get<ViewAttr>(node(view).attr),
+        channels);
+    if (!walk || !read.offset.is(walk->first.channel)) return std::nullopt;
+    for (size_t i = 0; i < shape.size(); ++i)
+      if (!shape[i].is(1) && !read.strides[i].is(walk->steps[i].channel)) return std::nullopt;
+    return bias;
   }
 
   Rewrite rewrite_;

@@ -9,12 +9,12 @@
 namespace kiln {
 namespace {
 
-constexpr size_t kMaxWholes = 16;  // values of one key that a part is compared with
-constexpr size_t kMaxViews = 4;  // of a reading: what is read by way of more is a value of its own
-constexpr size_t kManyLeaves = 2;  // more are not counted
+constexpr size_t kMaxWholes = 16;  // candidates that a possible part is compared with
+constexpr size_t kMaxViews = 4;    // in one reading; a longer chain counts as a value of its own
+constexpr size_t kManyLeaves = 2;  // counting stops there
 
-// Elements of a value: Views, each of what the one in front gives. One that keeps all elements in order
-// is left out, since it gives the same in other axes.
+// A chain of Views that selects elements of a value; each View reads the result of the one before.
+// Reshapes are left out, since they change axes only.
 using Views = std::vector<std::pair<Shape, ViewAttr>>;
 struct Reading {
   int of = -1;  // a value
@@ -22,8 +22,9 @@ struct Reading {
   bool operator==(const Reading&) const = default;
 };
 
-// Finds elementwise nodes that give elements of a value that another node computes. Values are numbered:
-// arithmetic on elements of some are elements of arithmetic on the whole, which may be no node.
+// Finds elementwise nodes whose elements another node computes as well. Values are numbered, as in
+// global value numbering: arithmetic on the same elements of some values selects those elements of
+// arithmetic on the whole values. No node need compute the latter.
 class Parts {
  public:
   explicit Parts(const Graph& graph) : graph_(graph), readings_(static_cast<size_t>(graph.size())) {
@@ -41,31 +42,29 @@ class Parts {
     for (auto& [unused, nodes] : levels) visit(std::move(nodes));
   }
 
-  struct Whole {
-    NodeId node = kInvalidNode;
-    Views views;
-  };
-  // What `id` is to be read from instead of computed; no node where it is to be computed. Halves that
-  // are made of more than one large value: to read one is less.
-  Whole instead_of(NodeId id) const {
+  // The node of which `id` gives elements and should read them; kInvalidNode: `id` should be computed.
+  // Only halves made of two large values or more are read: one read is then cheaper than several.
+  NodeId instead_of(NodeId id) const {
     const Reading& own = reading(id);
     if (own.of < 0 || !is_elementwise(graph_.node(id).op) || !is_half(graph_.node(id).dtype))
-      return {};
-    const Value& value = values_[static_cast<size_t>(own.of)];
-    if (value.node == id || value.leaves.size() < kManyLeaves) return {};
-    return {value.node, own.views};
+      return kInvalidNode;
+    const Value& whole = value(own.of);
+    return whole.node == id || whole.leaves.size() < kManyLeaves ? kInvalidNode : whole.node;
   }
+  // How `id` reads its elements of that node.
+  const Views& views_of(NodeId id) const { return reading(id).views; }
 
  private:
   struct Value {
     NodeId node = kInvalidNode;  // that computes it
     Shape shape;
-    // Values in memory, as large as itself, that it is computed from; none of one that lies there.
+    // The values as large as this one that a kernel computing it would read. Empty for a value that
+    // lies in memory itself.
     std::set<int> leaves;
   };
 
-  // Nodes of one level, and Views of them. Of two of which each could be a part of the other the larger
-  // is the whole.
+  // Visits nodes of one level and the Views of them. Larger nodes come first, so that they become the
+  // wholes and smaller ones the parts.
   void visit(std::vector<NodeId> nodes) {
     const auto views = std::stable_partition(
         nodes.begin(), nodes.end(), [this](NodeId id) { return graph_.node(id).op != Op::kView; });
@@ -172,7 +171,7 @@ class Parts {
 
   Reading viewed(Reading reading, const Shape& shape, const ViewAttr& attr) const {
     const ViewAttr view = canonical_view(shape, attr);
-    if (is_in_order(shape_of(reading), shape, view)) return reading;
+    if (reads_in_order(shape_of(reading), shape, view)) return reading;
     if (!reading.views.empty()) {
       const auto& [inner_shape, inner_attr] = reading.views.back();
       const Node inner{Op::kView, DType::kF32, inner_shape, {}, inner_attr};
@@ -184,11 +183,6 @@ class Parts {
     reading.views.emplace_back(shape, view);
     return reading;
   }
-  // The View gives all elements in their order, in whatever axes.
-  static bool is_in_order(const Shape& from, const Shape& shape, const ViewAttr& view) {
-    return numel(from) == numel(shape) && view.offset.is(0) &&
-           view == canonical_view(shape, {contiguous_strides(shape), 0});
-  }
 
   using Key = std::tuple<Op, DType, std::vector<int>>;
   struct Candidate {
@@ -198,44 +192,21 @@ class Parts {
   const Graph& graph_;
   std::vector<Value> values_;
   std::vector<Reading> readings_;                 // by node
-  std::map<Key, int> alike_;                      // of what is read in the same way
-  std::map<Key, std::vector<Candidate>> wholes_;  // of what is not
+  std::map<Key, int> alike_;                      // where all operands are read through equal Views
+  std::map<Key, std::vector<Candidate>> wholes_;  // where they are not
 };
 
 }  // namespace
 
 Result<Graph> share_parts(const Graph& graph) {
   const Parts parts(graph);
-  Rewrite rewrite(graph);
-  const std::vector<bool> live = live_nodes(graph);
-  for (NodeId root = 0; root < graph.size(); ++root) {
-    if (!live[static_cast<size_t>(root)]) continue;
-    // What stands for a value may come behind it.
-    std::vector<NodeId> stack = {root};
-    while (!stack.empty() && rewrite.builder.ok()) {
-      const NodeId id = stack.back();
-      const Node& node = graph.node(id);
-      const Parts::Whole instead = parts.instead_of(id);
-      const size_t before = stack.size();
-      const std::vector<NodeId> needed =
-          instead.node == kInvalidNode ? node.operands : std::vector{instead.node};
-      for (const NodeId operand : needed)
-        if (rewrite[operand] == kInvalidNode) stack.push_back(operand);
-      if (stack.size() != before) continue;
-      stack.pop_back();
-      if (rewrite[id] != kInvalidNode) continue;
-      rewrite.builder.set_origin(graph.origin_of(id));
-      if (instead.node == kInvalidNode) {
-        rewrite[id] = emit(rewrite.builder, node, rewrite.operands(node));
-        continue;
-      }
-      NodeId value = rewrite[instead.node];
-      for (const auto& [shape, view] : instead.views)
-        value = rewrite.builder.view(value, shape, view.strides, view.offset);
-      rewrite[id] = rewrite.builder.reshape(value, node.shape);
-    }
-  }
-  TRY(const Graph shared, rewrite.finish());
+  const auto read_part = [&](GraphBuilder& b, NodeId id, NodeId whole) {
+    for (const auto& [shape, view] : parts.views_of(id))
+      whole = b.view(whole, shape, view.strides, view.offset);
+    return b.reshape(whole, graph.node(id).shape);
+  };
+  TRY(const Graph shared, replace_nodes(
+                              graph, [&](NodeId id) { return parts.instead_of(id); }, read_part));
   return rewrite_nodes(shared, emit);  // without what nobody reads any more
 }
 

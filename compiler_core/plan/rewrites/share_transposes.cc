@@ -136,30 +136,10 @@ NodeId transposed(GraphBuilder& b, NodeId x, Transpose transpose) {
 
 Result<Graph> share_transposes(const Graph& graph, Transpose transpose) {
   const Twins twins(graph, transpose);
-  Rewrite rewrite(graph);
-  const std::vector<bool> live = live_nodes(graph);
-  for (NodeId root = 0; root < graph.size(); ++root) {
-    if (!live[static_cast<size_t>(root)]) continue;
-    // What stands for a value may come behind it.
-    std::vector<NodeId> stack = {root};
-    while (!stack.empty() && rewrite.builder.ok()) {
-      const NodeId id = stack.back();
-      const Node& node = graph.node(id);
-      const NodeId instead = twins.instead_of(id);
-      const size_t before = stack.size();
-      if (instead != kInvalidNode && rewrite[instead] == kInvalidNode) stack.push_back(instead);
-      for (const NodeId operand : node.operands)
-        if (instead == kInvalidNode && rewrite[operand] == kInvalidNode) stack.push_back(operand);
-      if (stack.size() != before) continue;
-      stack.pop_back();
-      if (rewrite[id] != kInvalidNode) continue;
-      rewrite.builder.set_origin(graph.origin_of(id));
-      rewrite[id] = instead == kInvalidNode
-                        ? emit(rewrite.builder, node, rewrite.operands(node))
-                        : transposed(rewrite.builder, rewrite[instead], transpose);
-    }
-  }
-  TRY(const Graph shared, rewrite.finish());
+  TRY(const Graph shared,
+      replace_nodes(
+          graph, [&](NodeId id) { return twins.instead_of(id); },
+          [&](GraphBuilder& b, NodeId, NodeId twin) { return transposed(b, twin, transpose); }));
   return rewrite_nodes(shared, emit);  // without what nobody reads any more
 }
 

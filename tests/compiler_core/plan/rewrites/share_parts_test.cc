@@ -10,7 +10,7 @@ namespace {
 using testing::count;
 using testing::rewritten;
 
-// A sum of two streams with a bias, in halves, whole; and as `part` (View and shape) of each.
+// A scaled sum of two streams, rounded, whole; and the same of a View of each, `shape` large.
 std::string stream(const std::string& view, const std::string& bias, const std::string& shape) {
   return rewritten(
       "%0 = input 0 : bf16[4,6,8]\n%1 = input 1 : bf16[4,6,8]\n%2 = input 2 : bf16[8]\n"
@@ -41,14 +41,14 @@ TEST(ShareParts, AnotherOrderIsReadFromIt) {
 }
 
 TEST(ShareParts, OtherElementsAreComputed) {
-  // The bias of the channel beside; elements of the next row; a part of one that is a row elsewhere.
+  // The part is scaled along its rows, the whole along its channels.
   const std::string text =
       stream("strides=[48,8,1] offset=[16]", "strides=[0,1,0] offset=[0]", "[4,3,8]");
   EXPECT_EQ(count(text, " mul "), 2u) << text;
   EXPECT_EQ(count(text, " add "), 2u) << "one of them is no halves: " << text;
 }
 
-// Of one value it is computed where it is read: to store it too would be more.
+// Reading a stored result instead of the one input would save nothing.
 TEST(ShareParts, ArithmeticOnOneValueStays) {
   const std::string text = rewritten(
       "%0 = input 0 : bf16[4,8]\n%1 = cast %0 : f32[4,8]\n%2 = tanh %1 : f32[4,8]\n"
@@ -59,7 +59,7 @@ TEST(ShareParts, ArithmeticOnOneValueStays) {
   EXPECT_EQ(count(text, " tanh "), 2u) << text;
 }
 
-// The part stands before the whole, and each is behind a part and a whole of its own.
+// The parts come before the wholes, and the second sum reads the first.
 TEST(ShareParts, SumsOnSumsAreReadFromTheLast) {
   const std::string text = rewritten(
       "%0 = input 0 : bf16[4,8]\n%1 = input 1 : bf16[4,8]\n%2 = input 2 : bf16[4,8]\n"
