@@ -80,6 +80,10 @@ Result<Graph> round_products(const Graph& graph);
 // the windows.
 Result<Graph> share_parts(const Graph& graph);
 
+// Does arithmetic with constants on some columns of a product where the product is stored, if all else
+// reads other columns: queries that are scaled, of a product that gives queries, keys and values.
+Result<Graph> fold_column_arithmetic(const Graph& graph);
+
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are
 // partitioned alike, and what is stored is small and read along its rows.
 //  - An operand that is computed for one matmul only takes the order in which its inputs lie in

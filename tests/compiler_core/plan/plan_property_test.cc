@@ -92,7 +92,7 @@ TEST_P(PlanProperty, EveryPassBeforeThePartitionLeavesAValidGraph) {
     ASSERT_TRUE(partition(form->graph, options).has_value());
     if (HasFatalFailure()) return;
   }
-  EXPECT_EQ(passes.size(), 14u);
+  EXPECT_EQ(passes.size(), 15u);
 }
 
 TEST_P(PlanProperty, EqualGraphsHaveEqualPlans) {
