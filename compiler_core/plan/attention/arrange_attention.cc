@@ -6,6 +6,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/axis_cuts.h"
+#include "compiler_core/plan/fusion/materialised_values.h"
 
 namespace kiln {
 namespace {
@@ -21,13 +22,24 @@ class Arranger {
   Arranger(const Graph& graph, const AttentionPattern& pattern)
       : graph_(graph), pattern_(pattern), result_(attention_result(graph, pattern)) {}
 
+  // Whether batch axes can be split so that this View of the scores' shape is one of a leaf.
+  bool splits(NodeId view) const {
+    const Shape &scores = node(pattern_.query_key).shape,
+                &inner = node(node(view).operands[0]).shape;
+    if (node(view).shape != scores || inner.size() < 2 ||
+        !std::equal(inner.end() - 2, inner.end(), scores.end() - 2) ||
+        !is_reshape(graph_, node(view)))
+      return false;
+    AxisCuts cuts = product_cuts();
+    add_cuts(view, *cuts.rbegin(), cuts);
+    return sizes_between(cuts).has_value();
+  }
+
   Result<Graph> run() {
-    const Shape& shape = node(pattern_.query_key).shape;
-    AxisCuts cuts = axis_cuts(Shape(shape.begin(), shape.end() - 2));
+    AxisCuts cuts = product_cuts();
     const Dim batches = *cuts.rbegin();
-    for (NodeId matmul : {pattern_.query_key, pattern_.product})
-      for (NodeId operand : node(matmul).operands) add_cuts(operand, batches, cuts);
-    add_result_cuts(cuts);
+    for (NodeId id = 0; id < pattern_.scores; ++id)
+      if (is_view_of_view(id) && splits(id)) add_cuts(id, batches, cuts);
     if (!sizes_between(cuts)) return graph_;
     TRY(Graph finest, rebuild(*sizes_between(cuts)));
     for (auto cut = cuts.begin(); cut != cuts.end();) {
@@ -48,6 +60,21 @@ class Arranger {
 
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
+
+  bool is_view_of_view(NodeId id) const {
+    return node(id).op == Op::kView && node(node(id).operands[0]).op == Op::kView;
+  }
+
+  // Of the axes that the matmuls' operands and the result keep apart.
+  AxisCuts product_cuts() const {
+    const Shape& shape = node(pattern_.query_key).shape;
+    AxisCuts cuts = axis_cuts(Shape(shape.begin(), shape.end() - 2));
+    const Dim batches = *cuts.rbegin();
+    for (NodeId matmul : {pattern_.query_key, pattern_.product})
+      for (NodeId operand : node(matmul).operands) add_cuts(operand, batches, cuts);
+    add_result_cuts(cuts);
+    return cuts;
+  }
 
   // Where an operand is a View of a View, the inner one's axes have to be kept apart.
   void add_cuts(NodeId operand, const Dim& batches, AxisCuts& cuts) const {
@@ -154,11 +181,18 @@ class Arranger {
   void copy(NodeId id, const Shape& full, const Shape& new_full, const Shape& new_rows) {
     const Node& old = node(id);
     if (map_.count(id)) return;
+    if (old.op == Op::kView && is_inner_view(id, full)) return;
     builder_.set_origin(graph_.origin_of(id));
     if (old.op == Op::kMatmul) {
       const NodeId a =
           id == pattern_.product ? map_.at(old.operands[0]) : operands_.at(old.operands[0]);
       map_[id] = builder_.matmul(a, operands_.at(old.operands[1]));
+      return;
+    }
+    if (is_repeated(id, full)) {
+      const NodeId inner = old.operands[0];
+      const NodeId x = copy_view(node(inner), map_.at(node(inner).operands[0]), node(inner).shape);
+      map_[id] = builder_.reshape(x, new_full);
       return;
     }
     Node made = old;
@@ -171,8 +205,29 @@ class Arranger {
       map_[id] = copy_view(old, made.operands[0], old.shape == full ? new_full : new_rows);
     } else {
       made.shape = old.shape == full ? new_full : new_rows;
+      // An input is read as it stands only where the axes stay: then the graph stays, too.
+      for (size_t i = 0; new_full != full && i < made.operands.size(); ++i)
+        if (node(old.operands[i]).op == Op::kInput)
+          made.operands[i] = builder_.reshape(made.operands[i], made.shape);
       map_[id] = builder_.add(std::move(made));
     }
+  }
+
+  // A View of a leaf that nothing but such Views in the scores' shape read as they stand.
+  bool is_inner_view(NodeId id, const Shape& full) const {
+    bool is_read = false;
+    for (NodeId user = id + 1; user < graph_.size(); ++user) {
+      if (std::ranges::find(node(user).operands, id) == node(user).operands.end()) continue;
+      if (!is_repeated(user, full)) return false;
+      is_read = true;
+    }
+    return is_read;
+  }
+  bool is_repeated(NodeId id, const Shape& full) const {
+    if (!is_view_of_view(id) || node(id).shape != full || !is_reshape(graph_, node(id)))
+      return false;
+    const Node& inner = node(node(id).operands[0]);
+    return traits(node(inner.operands[0]).op).kind == OpKind::kSource;
   }
 
   // Views of leaves keep what they read; a View of rows repeats them in the new axes.
@@ -253,6 +308,10 @@ class Arranger {
 };
 
 }  // namespace
+
+bool splits_batches(const Graph& graph, const AttentionPattern& pattern, NodeId view) {
+  return Arranger(graph, pattern).splits(view);
+}
 
 Result<Graph> arrange_attention(const Graph& graph) {
   const auto pattern = find_attention(graph);

@@ -80,6 +80,10 @@ Result<Graph> lift_attention_casts(const Graph& graph);
 // where it has no pattern.
 Result<Graph> arrange_attention(const Graph& graph);
 
+// Whether arrange_attention() can split batch axes so that `view`, of the scores' shape and of another View,
+// reads what that reads: a mask of fewer batches, repeated. REQUIRES: `pattern` is one of `graph`.
+bool splits_batches(const Graph& graph, const AttentionPattern& pattern, NodeId view);
+
 // Whether `graph` keeps the rules of kAttention; kUnsupported says which it breaks.
 Status check_attention(const Graph& graph);
 

@@ -452,7 +452,7 @@ class Chooser {
       if (attention_product(operand) == product) continue;
       if (node(id).op == Op::kMatmul)
         store_below_views(operand);
-      else
+      else if (!repeats_batches(operand, product))
         store_unless_plain(operand);
     }
     if (id != product) return;
@@ -467,6 +467,16 @@ class Chooser {
     store(epilogue.end);
     if (epilogue.view != kInvalidNode) epilogue_of_[static_cast<size_t>(epilogue.view)] = product;
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = product;
+  }
+
+  // Whether the scores read `id` of fewer batches, in halves or not: repeated in a View of a View.
+  bool repeats_batches(NodeId id, NodeId product) const {
+    if (node(id).op == Op::kCast) id = node(id).operands[0];
+    if (node(id).op != Op::kView) return false;
+    const NodeId inner = node(id).operands[0];
+    if (node(inner).op != Op::kView || !is_buffer(node(inner).operands[0])) return false;
+    const auto pattern = match_attention(graph_, users_, product);
+    return pattern && splits_batches(graph_, *pattern, id);
   }
 
   // Whether `on` is computed on the way to `id`.

@@ -103,6 +103,37 @@ TEST(PlanAttention, ComputesWhatTheProgramDoes) {
   testing::expect_equal(expected[0], actual[0], 1e-4);
 }
 
+// Windows of several images have one mask each: a batch is a window of an image, and reads its window's.
+TEST(PlanAttention, AMaskOfFewerBatchesIsReadWhereItLies) {
+  for (const bool by_image : {false, true}) {
+    GraphBuilder b;
+    // Values lie image by image in an order that the mask's windows go together with, or do not.
+    const NodeId q = b.input(DType::kF32, {6, 24, 16}), k = b.input(DType::kF32, {6, 24, 16});
+    const Shape lies = by_image ? Shape{24, 2, 3, 16} : Shape{24, 3, 2, 16};
+    const NodeId v = b.reshape(b.permute(b.input(DType::kF32, lies), {2, 1, 0, 3}), {6, 24, 16});
+    const NodeId mask = b.input(DType::kF32, {2, 24, 24});
+    const NodeId repeated =
+        b.reshape(b.broadcast_in(mask, {3, 2, 24, 24}, std::vector<int>{1, 2, 3}), {6, 24, 24});
+    const NodeId scores = b.binary(Op::kAdd, b.matmul(q, b.permute(k, {0, 2, 1})), repeated);
+    const auto rows = [&](NodeId x) {
+      return b.broadcast_in(x, {6, 24, 24}, std::vector<int>{0, 1});
+    };
+    const NodeId e =
+        b.unary(Op::kExp, b.binary(Op::kSub, scores, rows(b.reduce(Op::kReduceMax, scores, {2}))));
+    const NodeId weights = b.binary(Op::kDiv, e, rows(b.reduce(Op::kReduceSum, e, {2})));
+    const Graph graph = *b.finish({b.matmul(weights, v)});
+    const auto form = normalise(graph);
+    ASSERT_TRUE(form.has_value());
+    const Plan made = plan_of(graph);
+    EXPECT_EQ(launches_of(made, Family::kAttention), 1);
+    EXPECT_EQ(made.launches.size() == 1, by_image) << testing::families(made);
+    const auto inputs = testing::random_inputs(form->graph, 1);
+    const auto expected = testing::evaluate(form->graph, testing::in_order(inputs));
+    const auto actual = testing::run_plan(made, testing::in_order(inputs));
+    testing::expect_equal(expected[0], actual[0], 1e-4);
+  }
+}
+
 // Its gradient is computed from the logarithms of its sums, and training keeps them.
 TEST(PlanAttention, IsOneKernelWhereTheLogarithmsOfItsSumsAreAResult) {
   const auto computes_what_it_says = [](const std::string& more) {
