@@ -231,7 +231,7 @@ Result<Source> print_cuda_depthwise(const Graph& graph, const CudaDepthwiseSched
 
 const KernelTemplate& cuda_depthwise() {
   static const PrintedTemplate<CudaDepthwiseSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_cuda_depthwise,

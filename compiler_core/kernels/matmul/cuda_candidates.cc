@@ -352,7 +352,7 @@ double efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_matmul() {
   static const PrintedTemplate<CudaMatmulSchedule> made({
-      .version = 9,
+      .version = 10,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,
@@ -382,7 +382,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 12,
+      .version = 13,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

@@ -108,7 +108,7 @@ bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
 
 const KernelTemplate& cuda_few_rows() {
   static const PrintedTemplate<CudaFewRowsSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_few_rows,

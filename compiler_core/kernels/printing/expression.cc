@@ -27,6 +27,14 @@ std::string_view rough_suffix(const Node& node) {
   }
 }
 
+std::vector<int> count_reads(const Graph& graph) {
+  std::vector<int> reads(static_cast<size_t>(graph.size()));
+  for (const Node& node : graph.nodes())
+    for (NodeId operand : node.operands) ++reads[static_cast<size_t>(operand)];
+  for (NodeId output : graph.outputs()) ++reads[static_cast<size_t>(output)];
+  return reads;
+}
+
 }  // namespace
 
 bool has_f8(const Graph& graph) {
@@ -45,7 +53,8 @@ ExpressionPrinter::ExpressionPrinter(const Graph& graph, Dialect dialect)
       ends_in_halves_(dialect == Dialect::kCuda
                           ? find_ending_in_halves(graph)
                           : std::vector<bool>(static_cast<size_t>(graph.size()))),
-      stored_as_halves_(find_stored_as_halves(graph)) {
+      stored_as_halves_(find_stored_as_halves(graph)),
+      reads_(count_reads(graph)) {
   for (NodeId id : graph.inputs()) {
     const Node& node = graph.node(id);
     bind_buffer(id, fmt::format("in{}", std::get<InputAttr>(node.attr).index),
@@ -311,6 +320,10 @@ Register ExpressionPrinter::elementwise(NodeId id, Indices at) {
     if (x && y)
       return define(std::max(x->level, y->level), x->splat && y->splat, node.dtype,
                     fmt::format("op_{}({}, {})", to_string(node.op), x->name, y->name));
+  }
+  if (const auto gelu = allows_rough(id) ? gelu_operand(id) : std::nullopt) {
+    const Register x = value(*gelu, at);
+    return define(x.level, x.splat, node.dtype, fmt::format("op_gelu_roughly({})", x.name));
   }
   std::vector<Register> x;
   Level level = Level::kKernel;

@@ -132,6 +132,10 @@ class ExpressionPrinter {
   // An i64 that is a position along an axis or a constant, in a register of i32 if it fits.
   std::optional<Register> position(NodeId id, Indices at);
   Register elementwise(NodeId id, Indices at);
+  // The x of x * 0.5 * (1 + erf(x / sqrt(2))) in f32, whose steps nothing else reads.
+  std::optional<NodeId> gelu_operand(NodeId id) const;
+  bool is_step(NodeId id, Op op) const;
+  bool is_scalar(NodeId id, float value) const;
   // `elements`: of the buffer.
   Register load(DType dtype, const std::string& pointer, const Index& at, const Dim& elements);
   Register view(const Node& node, Indices at);
@@ -167,6 +171,7 @@ class ExpressionPrinter {
   const std::vector<bool> plain_nans_;      // of each node: see find_plain_nans
   const std::vector<bool> ends_in_halves_;  // of each node: all that comes of it is rounded to one
   const std::vector<bool> stored_as_halves_;  // of each node: see find_stored_as_halves
+  const std::vector<int> reads_;  // of each node: by other nodes, and one more for every output
   std::map<NodeId, Register> bound_;
   std::map<NodeId, Buffer> buffers_;
   std::map<NodeId, std::string> packed_;

@@ -243,7 +243,7 @@ double wgmma_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 10,
+      .version = 11,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

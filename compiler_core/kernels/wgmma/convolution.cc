@@ -277,7 +277,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 14,
+      .version = 15,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",
