@@ -61,7 +61,7 @@ namespace {
 
 const KernelTemplate& cuda_attention() {
   static const PrintedTemplate<CudaAttentionSchedule> made({
-      .version = 6,
+      .version = 7,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .candidates = cuda_attention_candidates,

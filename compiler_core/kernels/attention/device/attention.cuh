@@ -181,7 +181,8 @@ struct Attention {
     }
   }
 
-  // Products become scores, where there are a row and a key.
+  // Products become scores, where there are a row and a key; elsewhere -inf. There the last row's and
+  // key's score is computed too: a branch around each would let its reads wait for those before it.
   template <class Score>
   KILN_MEMBER void finish_scores(const Problem& problem, int row, int key, const Score& scores) {
     const int lane = thread_index() % 32;
@@ -190,12 +191,12 @@ struct Attention {
     _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
         const int at_row = row + i / 2 * 8, at_key = key + j * 8 + i % 2;
-        const bool live = (Problem::whole_rows || at_row < problem.rows) &&
-                          (Problem::whole_keys || at_key < problem.keys);
+        const bool is_row = Problem::whole_rows || at_row < problem.rows;
+        const bool is_key = Problem::whole_keys || at_key < problem.keys;
         Vec<float> x;
-        KILN_EACH_LANE x[l] = live ? score[j][i + l] : -infinity_f32();
-        if (live) x = scores(x, at_row, at_key);
-        KILN_EACH_LANE score[j][i + l] = x[l];
+        KILN_EACH_LANE x[l] = score[j][i + l];
+        x = scores(x, is_row ? at_row : problem.rows - 1, is_key ? at_key : problem.keys - LANES);
+        KILN_EACH_LANE score[j][i + l] = is_row && is_key ? x[l] : -infinity_f32();
       }
   }
 
@@ -225,6 +226,12 @@ struct Attention {
     }
   }
 
+  // Weights that were halves are divided by their total, at least 1, to an f32's last places.
+  KILN_MEMBER float normalised(int j, int i) const {
+    const float all = total[i / 2];
+    return sizeof(Stored) == 2 ? sum[j][i] * quick_reciprocal(all) : sum[j][i] / all;
+  }
+
   template <class Finish, class LogSum>
   KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store,
                           const LogSum& store_log_sum) {
@@ -245,9 +252,7 @@ struct Attention {
         const bool blind = greatest[half] == -infinity_f32();
         const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
         Vec<float> x;
-        KILN_EACH_LANE x[l] = blind                  ? none
-                              : Problem::normalised ? sum[j][i + l] / total[half]
-                                                    : sum[j][i + l];
+        KILN_EACH_LANE x[l] = blind ? none : Problem::normalised ? normalised(j, i + l) : sum[j][i + l];
         store(x, splat<Vec<float>>(blind && !Problem::guarded ? none : total[half]), at_row, column);
       }
   }
