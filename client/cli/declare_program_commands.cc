@@ -160,8 +160,8 @@ void declare_program_commands(CLI::App& app, Options& options) {
       "fold_constants, sink_views, simplify_again, fold_constants_again, "
       "sink_views_again, canonicalise, unroll_windows, "
       "multiply_outer_products, patch_convolutions, split_reductions, sink_gathers, "
-      "sink_broadcasts, share_reshapes, round_products, share_parts, fold_column_arithmetic, "
-      "arrange_products, lift_attention_casts");
+      "sink_broadcasts, share_reshapes, round_products, share_parts, order_gathers, "
+      "fold_column_arithmetic, arrange_products, lift_attention_casts");
   auto* source =
       explain->add_option("--source", options.source_launch,
                           "Print the generated code instead: of launch N, or of every kernel");

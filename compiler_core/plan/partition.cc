@@ -205,6 +205,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
     }
     TRY(graph, passed("round_products", round_products(graph)));
     TRY(graph, passed("share_parts", share_parts(graph)));
+    TRY(graph, passed("order_gathers", order_gathers(graph)));
     TRY(graph, passed("fold_column_arithmetic", fold_column_arithmetic(graph)));
     TRY(graph, passed("share_transposes", share_transposes(graph, Transpose::kLastAxes)));
     TRY(graph, passed("arrange_products", arrange_products(graph)));

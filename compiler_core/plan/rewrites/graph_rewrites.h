@@ -84,6 +84,12 @@ Result<Graph> share_parts(const Graph& graph);
 // reads other columns: queries that are scaled, of a product that gives queries, keys and values.
 Result<Graph> fold_column_arithmetic(const Graph& graph);
 
+// Picks elements of a table in the order of the one View that reads them, where that repeats them and its
+// last axis is not the rows' own: the biases of an attention's positions, which lie in a table with the
+// heads last, and which every batch reads with the keys last. What is stored is then read along its rows.
+// An index that is computed leaves them as they are: it would be stored for it.
+Result<Graph> order_gathers(const Graph& graph);
+
 // Decides how the operands and results of matmuls are laid out: layers that are written alike are
 // partitioned alike, and what is stored is small and read along its rows.
 //  - An operand that is computed for one matmul only takes the order in which its inputs lie in
