@@ -11,10 +11,16 @@
 namespace kiln {
 namespace {
 
-constexpr int kMostSharedBytes = 227 << 10;
+// Shared memory of a block, of so many an SM; each takes 1 KB more.
+constexpr int most_shared(int blocks) {
+  return (228 << 10) / blocks / 1024 * 1024 - 1024;
+}
 constexpr int kStepBytes = WgmmaMatmulSchedule::kStepBytes;
 // A core compiles one in 0.2 s. tests/gpu/LOG.md: the best, or one 2 % from it, is among so many.
 constexpr size_t kMostCandidates = 4;
+// Of several blocks an SM, for products of so few steps.
+constexpr size_t kMostTogether = 2;
+constexpr int64_t kFlatSteps = 8;
 
 bool is_8_bit_integer(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kU8;
@@ -68,17 +74,32 @@ bool ends_in_boxes(const Graph& workload, int64_t columns) {
          !has_random_values(workload);  // too much text for every pair of sums
 }
 
+int WgmmaMatmulSchedule::copying_registers(int least, bool promotes) const {
+  const int sums = registers(promotes);
+  return std::max(groups == 3 ? 32 : groups == 2 && sums > 112 ? 24 : 40, least);
+}
+
+// A block begins with equal parts of its share of 64 K registers, in multiples of 8 a thread. The
+// multiplying warpgroups share what the copying one leaves of those: asked for more, they would wait for
+// ever.
+int WgmmaMatmulSchedule::multiplying_registers(int least_copying, bool promotes) const {
+  const int warpgroups = groups + 1;
+  const int all = 65536 / blocks / 128 / warpgroups / 8 * 8 * warpgroups;
+  const int each = (all - copying_registers(least_copying, promotes)) / groups;
+  return std::min(each, groups == 1 ? 232 : 240) / 8 * 8;
+}
+
 int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
   if (boxes) return bn % 64 == 0 ? 64 : 32;
   return bn % 64 == 0 &&
-                 stages * (bm + bn) * kStepBytes + groups * 64 * 72 * 4 < kMostSharedBytes - 2048
+                 stages * (bm + bn) * kStepBytes + groups * 64 * 72 * 4 < most_shared(blocks) - 2048
              ? 64
              : 32;
 }
 
 int WgmmaMatmulSchedule::boxes() const {
   const int columns = staged_columns(true), all = bm / groups / 64 * (bn / columns);
-  const int left = kMostSharedBytes - 2048 - stages * (bm + bn) * kStepBytes;
+  const int left = most_shared(blocks) - 2048 - stages * (bm + bn) * kStepBytes;
   return std::clamp(left / (groups * 4 * 16 * columns * 2), std::min(all, 2), std::min(all, 4));
 }
 
@@ -125,7 +146,7 @@ int64_t scale_columns(const MatmulProblem& problem) {
 }
 
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes) {
-  return schedule.go_together() && schedule.shared_bytes(boxes) <= kMostSharedBytes &&
+  return schedule.go_together() && schedule.shared_bytes(boxes) <= most_shared(schedule.blocks) &&
          ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches <
              int64_t{1} << 31;
 }
@@ -149,10 +170,10 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
 namespace {
 
 // Sums of a thread: at most 128 registers.
-constexpr WgmmaTile kTiles[] = {{128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2},
-                                {128, 224, 2}, {128, 160, 2}, {64, 256, 1},  {64, 128, 1},
-                                {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
-                                {192, 64, 3},  {128, 64, 2},  {64, 96, 1},   {64, 32, 1}};
+constexpr WgmmaTile kTiles[] = {
+    {128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2}, {128, 224, 2}, {128, 160, 2},
+    {64, 256, 1},  {64, 128, 1},  {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
+    {192, 64, 3},  {128, 64, 2},  {64, 96, 1},   {64, 32, 1},   {256, 32, 2},  {192, 32, 3}};
 
 // An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
@@ -193,8 +214,10 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
   const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
   const int64_t tiles =
       problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
-  const auto waves = static_cast<double>(ceil_div(tiles, sms));
-  return std::max(waves * (steps * step_cycles(schedule, problem) + tile_cycles(schedule)),
+  const auto waves = static_cast<double>(ceil_div(tiles, int64_t{sms} * schedule.blocks));
+  // Blocks of one SM take turns to multiply, and wait side by side.
+  const double multiplies = schedule.blocks * steps * step_cycles(schedule, problem);
+  return std::max(waves * (multiplies + tile_cycles(schedule)),
                   memory_cycles(operands, std::min<int64_t>(sms, tiles)));
 }
 
@@ -205,7 +228,9 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
     const std::function<bool(const WgmmaMatmulSchedule&)>& fits, std::optional<double> bytes) {
   const int sms = cuda_limits(target).sms;
   const double operands = bytes.value_or(operand_bytes(problem));
-  std::vector<std::pair<double, WgmmaMatmulSchedule>> ranked;
+  // Products of few steps spend their time around them: several blocks an SM do that side by side.
+  const bool is_flat = problem.k <= kFlatSteps * step_depth(problem);
+  std::vector<std::pair<double, WgmmaMatmulSchedule>> ranked, together;
   for (const WgmmaTile& tile : kTiles) {
     // A tile of which at most half is used has a smaller sister.
     if ((tile.bm > 64 && tile.bm >= 2 * problem.m) || (tile.bn > 32 && tile.bn >= 2 * problem.n))
@@ -217,11 +242,21 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
     WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, raster};
     while (schedule.stages > 3 && !fits(schedule)) --schedule.stages;
     if (fits(schedule)) ranked.emplace_back(estimate(schedule, problem, sms, operands), schedule);
+    for (schedule.blocks = 2; is_flat && schedule.blocks <= 3; ++schedule.blocks) {
+      if (tiles < 2 * sms * schedule.blocks) break;
+      schedule.stages = 4;
+      while (schedule.stages > 2 && !fits(schedule)) --schedule.stages;
+      if (fits(schedule))
+        together.emplace_back(estimate(schedule, problem, sms, operands), schedule);
+    }
   }
-  std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
+  const auto take = [](auto& from, size_t most, std::vector<WgmmaMatmulSchedule>& best) {
+    std::ranges::stable_sort(from, {}, [](const auto& entry) { return entry.first; });
+    for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i].second);
+  };
   std::vector<WgmmaMatmulSchedule> best;
-  for (const auto& [cycles, schedule] : ranked)
-    if (best.size() < kMostCandidates) best.push_back(schedule);
+  take(ranked, kMostCandidates, best);
+  take(together, kMostTogether, best);
   return best;
 }
 

@@ -22,11 +22,13 @@ struct WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul.wgmma";
   static constexpr int kDepth = 64;       // of a step, of halves
   static constexpr int kStepBytes = 128;  // of a line
+  static constexpr int kEpilogueRegisters = 40;
 
   int bm = 128, bn = 128;  // a block's tile of the product
   int groups = 2;          // warpgroups that multiply, each bm / groups rows
   int stages = 4;          // steps in shared memory at once
   int raster = 8;          // rows of tiles that neighbouring blocks stay in
+  int blocks = 1;          // an SM: while one stores its results, another multiplies
 
   static void fields(auto& f, auto& s) {
     f("bm", s.bm, multiples_of(64, 64, 256));
@@ -34,11 +36,18 @@ struct WgmmaMatmulSchedule {
     f("groups", s.groups, between(1, 3));
     f("stages", s.stages, between(2, 16));
     f("raster", s.raster, between(1, 64));
+    f("blocks", s.blocks, between(1, 4));
   }
   // Rows of a warpgroup come in 64, and its sums fit its registers.
-  bool go_together() const { return bm % (64 * groups) == 0 && bm / groups * bn <= 64 * 256; }
+  bool go_together() const {
+    return bm % (64 * groups) == 0 && bm / groups * bn <= 64 * 256 &&
+           (blocks == 1 || registers(false) + kEpilogueRegisters <= multiplying_registers(0));
+  }
 
   int threads() const { return 128 * (groups + 1); }
+  // Registers of a thread that copies, of which its code needs `least`, and of one that multiplies.
+  int copying_registers(int least, bool promotes = false) const;
+  int multiplying_registers(int least_copying, bool promotes = false) const;
   // That hold sums in a thread; where they are promoted, also those of one step.
   int registers(bool promotes) const { return bm / groups * bn / 128 + (promotes ? bn / 2 : 0); }
   // Columns that a warp stores at a time, by way of shared memory.

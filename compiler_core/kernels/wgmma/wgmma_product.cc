@@ -38,7 +38,7 @@ int64_t WgmmaProduct::all_rows() const {
 
 int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0) return operands.sharing_blocks;
-  return std::min(row_tiles_ * column_tiles_ * batches_, sms_);
+  return std::min(row_tiles_ * column_tiles_ * batches_, sms_ * schedule_.blocks);
 }
 
 Source WgmmaProduct::print(const WgmmaOperands& operands) const {
@@ -65,7 +65,8 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   std::string body = print_body(operands);
   if (operands.waits)
     body += "  wait_for_kernel_before();\n";  // it ends after that one in any case
-  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), 1, body, parameters.text(),
+  source.text += cuda_kernel("multiply", graph_, schedule_.threads(), schedule_.blocks, body,
+                             parameters.text(),
                              operands.waits || operands.early_input ? KernelStart::kAsTheBodySays
                                                                     : KernelStart::kBehindOthers);
   phase.arguments = std::move(parameters).arguments();
@@ -126,15 +127,7 @@ TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand
 }
 
 std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
-  const int sums = schedule_.registers(is_f8(problem_.a.dtype));
-  const int least = schedule_.groups == 3 ? 32 : schedule_.groups == 2 && sums > 112 ? 24 : 40;
-  const int copying = std::max(least, operands.copying_registers);
-  // A block begins with equal parts of 64 K registers, in multiples of 8 a thread. The multiplying
-  // warpgroups share what the copying one leaves of those: asked for more, they would wait for ever.
-  const int warpgroups = schedule_.groups + 1;
-  const int all = 65536 / 128 / warpgroups / 8 * 8 * warpgroups;
-  const int multiplying =
-      std::min((all - copying) / schedule_.groups, schedule_.groups == 1 ? 232 : 240) / 8 * 8;
+  const bool promotes = is_f8(problem_.a.dtype);
   return fmt::format(
       "struct Tiling {{\n"
       "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
@@ -147,8 +140,10 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "using Accumulator = {};\n",
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
       schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), all_rows(), problem_.n,
-      row_tiles_, column_tiles_, batches_, operands.steps, step_depth(problem_),
-      is_f8(problem_.a.dtype), blocks(operands), schedule_.raster, copying, multiplying,
+      row_tiles_, column_tiles_, batches_, operands.steps, step_depth(problem_), promotes,
+      blocks(operands), schedule_.raster,
+      schedule_.copying_registers(operands.copying_registers, promotes),
+      schedule_.multiplying_registers(operands.copying_registers, promotes),
       is_integer(problem_.a.dtype) ? "int" : "float");
 }
 

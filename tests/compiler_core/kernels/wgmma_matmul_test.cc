@@ -56,6 +56,19 @@ TEST(WgmmaMatmul, AgreesWhereABlockTakesSeveralTiles) {
               "");
 }
 
+// Two blocks of an SM share its registers and its shared memory.
+TEST(WgmmaMatmul, AgreesForSeveralBlocksAnSm) {
+  Target few = kHopper;
+  few.units = 2;
+  const Workload workload = plain_product(DType::kBF16, 520, 224, 72);
+  std::mt19937 random(14);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  for (const WgmmaMatmulSchedule& schedule : std::vector<WgmmaMatmulSchedule>{
+           {64, 64, 1, 3, 8, 3}, {128, 96, 2, 2, 8, 2}, {192, 64, 3, 2, 8, 2}})
+    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), few, inputs), "");
+  EXPECT_FALSE(lower(workload, to_schedule(WgmmaMatmulSchedule{128, 256, 2, 2, 8, 2}), kHopper));
+}
+
 TEST(WgmmaMatmul, AgreesForEveryTile) {
   const Workload workload = plain_product(DType::kBF16, 264, 280, 136, {false, true});
   for (const auto& [bm, bn, groups] :
