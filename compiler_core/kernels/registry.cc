@@ -56,7 +56,7 @@ std::vector<const KernelTemplate*>& registered() {
       &cuda_depthwise(),  &wgmma_convolution(),  &cuda_attention(),
       &wgmma_attention(), &cuda_scan(),          &cuda_sort(),
       &cuda_scatter(),    &custom_call(),        &cublaslt_matmul(),
-      &wgmma_picked(),    &wgmma_gradient(),
+      &wgmma_picked(),    &wgmma_gradient(),     &cuda_depthwise_channels_last(),
   };
   return templates;
 }

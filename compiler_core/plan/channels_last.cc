@@ -7,11 +7,22 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kFewResults = 32;  // fewer fill too little of a tile
+constexpr int64_t kFewResults = 32;  // fewer fill too little of a tile, where windows are gathered
 constexpr int64_t kVector = 8;       // elements of 16 bytes
 // Bytes of all images with their padding, and of the weights, as kernels count them.
 constexpr int64_t kMostImageBytes = int64_t{1} << 30, kMostWeightBytes = int64_t{1} << 29;
 constexpr int64_t kMostReach = int64_t{1} << 14;  // of a row or a column of windows
+// Elements of a window that one channel has for itself, and how many channels' results lie side by side.
+constexpr int64_t kMostWindow = 121, kFewChannels = 16;
+
+// Every channel has a window and one result. `dilation`: along a row.
+bool may_end_depthwise(const std::vector<int64_t>& in, const std::vector<int64_t>& weight,
+                       const std::vector<int64_t>& out, int64_t dilation) {
+  return in[1] == out[1] && weight[1] == 1 && in[1] >= kFewChannels &&
+         weight[2] * weight[3] <= kMostWindow &&
+         (weight[3] - 1) * dilation + 1 <= kMostDepthwiseReach &&
+         std::max(in[0] * in[2] * in[3], out[0] * out[2] * out[3]) * in[1] * 2 < kMostImageBytes;
+}
 
 }  // namespace
 
@@ -42,13 +53,14 @@ bool may_end_channels_last(const Graph& graph, NodeId convolution) {
     return false;
   const Node &x = graph.node(node.operands[0]), &w = graph.node(node.operands[1]);
   const auto& attr = std::get<ConvolutionAttr>(node.attr);
-  if (!is_16_bit_float(x.dtype) || attr.groups != 1 || !is_constant(x.shape) ||
-      !is_constant(w.shape))
-    return false;
+  if (!is_16_bit_float(x.dtype) || !is_constant(x.shape) || !is_constant(w.shape)) return false;
   const std::vector<int64_t> in = constant_sizes(x.shape), weight = constant_sizes(w.shape),
                              out = constant_sizes(node.shape);
   if (std::ranges::count(out, 0) > 0 || std::ranges::count(in, 0) > 0) return false;
-  if (in[1] % kVector != 0 || out[1] < kFewResults || out[1] % kVector != 0) return false;
+  if (in[1] % kVector != 0 || out[1] % kVector != 0) return false;
+  if (attr.groups != 1)
+    return attr.groups == in[1] && may_end_depthwise(in, weight, out, attr.dilation[1]);
+  if (out[1] < kFewResults && weight[2] * weight[3] > 1) return false;
   const int64_t depth = (in[1] + 63) / 64 * 64 * 2;
   int64_t positions = 1;
   for (size_t i = 0; i < 2; ++i) {

@@ -16,8 +16,12 @@ int channels_last_axis(int axis);
 // Whether `view` is a View that reads an image as it stands, its channels last.
 bool puts_channels_last(const Graph& graph, const Node& view);
 
-// Whether the kernels that store channels last (cuda.convolution.wgmma) are written for
-// `convolution`: halves of two spatial axes, known sizes, no groups, channels in whole 16 bytes.
+constexpr int64_t kMostDepthwiseReach = 32;
+
+// Whether the kernels that store channels last (cuda.convolution.wgmma, and
+// cuda.convolution.depthwise.channels_last) are written for `convolution`: halves of two spatial axes,
+// known sizes, channels in whole 16 bytes, no groups or one of each channel; those of windows that reach
+// no more than kMostDepthwiseReach columns.
 // REQUIRES: it is a node of `graph`.
 bool may_end_channels_last(const Graph& graph, NodeId convolution);
 

@@ -127,9 +127,12 @@ std::string print_body(const EpilogueGraph& epilogue, const ConvolutionProblem& 
   const auto scalar = [](const char* name, Level level, const Dim& end) {
     return Index(LoopVar{name, LoopVar::Kind::kScalar, level, 0, end});
   };
-  const std::vector<Index> at = {
-      scalar("image", Level::kKernel, p.images), scalar("channel", Level::kOuter, p.groups),
-      LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, p.product.n, lanes}};
+  const Index image = scalar("image", Level::kKernel, p.images);
+  const Index channel = scalar("channel", Level::kOuter, p.groups);
+  const Index column =
+      LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, p.product.n, lanes};
+  std::vector<Index> at = {image, channel, column};
+  if (p.channels_last) at = {image * Dim(p.product.n) + column, channel};
   const EpilogueText text =
       product_epilogue(epilogue.graph, epilogue.product, p.product.result, at, "");
   return fmt::format(
@@ -147,8 +150,8 @@ std::string print_body(const EpilogueGraph& epilogue, const ConvolutionProblem& 
 Status check_cuda_depthwise(const Workload& workload) {
   const Graph& graph = workload.graph;
   if (!graph.symbols().empty()) return lacks("sizes with symbols");
-  TRY_STATUS(check_channels_are_second(workload));
   const ConvolutionProblem p = ConvolutionProblem::of(graph);
+  if (p.channels_last && p.x_channel == 1) return lacks("images channels last");
   if (p.channels != 1 || p.product.m != 1) return lacks("groups of several channels or results");
   if (p.product.result != DType::kF32 ||
       (p.product.stored != DType::kF32 && !is_16_bit_float(p.product.stored)))
@@ -211,10 +214,12 @@ Result<Source> print_cuda_depthwise(const Graph& graph, const CudaDepthwiseSched
   if (!fits(schedule, p, target))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
-  const Shape space = {p.images, p.groups, p.product.n};
+  Shape space = {p.images, p.groups, p.product.n};
+  if (p.channels_last) space = {p.images * Dim(p.product.n), p.groups};
   TRY(const EpilogueGraph epilogue, epilogue_graph(graph, p.product.product, space));
-  // A block's results of a channel come in whole vectors, as those of an image do.
-  int lanes = product_lanes(graph, p.product.n);
+  // A block's results of a channel come in whole vectors, as those of an image do; one by one where
+  // channels lie between them.
+  int lanes = p.channels_last ? 1 : product_lanes(graph, p.product.n);
   while (schedule.rows * p.out[2] % lanes != 0) lanes /= 2;
   const DepthwiseTiles tiles(p, schedule);
   Source source;

@@ -38,7 +38,28 @@ std::vector<Schedule> cuda_depthwise_candidates(const Workload& workload, const 
 Result<Source> print_cuda_depthwise(const Graph& graph, const CudaDepthwiseSchedule& schedule,
                                     const Target& target);
 
-// "cuda.convolution.depthwise".
+// Of images that lie channels last, stored so: no shared memory but for weights.
+struct CudaDepthwiseChannelsLastSchedule {
+  static constexpr std::string_view kTemplate = "cuda.convolution.depthwise.channels_last";
+
+  int channels = 32;  // of a block
+  int lanes = 2;      // of a thread
+  int group = 4;      // rows of results that a thread adds up at once
+  int strip = 7;      // results of each of them
+  int threads = 128;
+
+  static void fields(auto& f, auto& s) {
+    f("channels", s.channels, multiples_of(2, 2, 256));
+    f("lanes", s.lanes, powers_of_two(2, 8));
+    f("group", s.group, between(1, 8));
+    f("strip", s.strip, between(1, 16));
+    f("threads", s.threads, multiples_of(32, 32, 1024));
+  }
+  bool go_together() const { return channels % lanes == 0; }
+};
+
+// "cuda.convolution.depthwise", "cuda.convolution.depthwise.channels_last".
 const KernelTemplate& cuda_depthwise();
+const KernelTemplate& cuda_depthwise_channels_last();
 
 }  // namespace kiln

@@ -62,8 +62,8 @@ Result<Graph> patch_convolutions(const Graph& graph);
 // Computes images channels last (channels_last.h): what convolutions give for others like them to
 // read, and arithmetic, joins, parts and sums of it. A convolution of single elements becomes a
 // matmul of rows. Other convolutions are followed by a View that puts their channels last, and
-// others' operands come through one that puts them second. A graph with a convolution of groups, or
-// without two that follow each other, stays as it is.
+// others' operands come through one that puts them second. A graph with a convolution of groups of
+// several channels, or without two that follow each other, stays as it is.
 Result<Graph> keep_channels_last(const Graph& graph);
 
 // Rounds a product before it is read, where several Views read it, or one in an order that no product is

@@ -36,6 +36,7 @@ std::optional<FewChannels> few_channels(const Graph& graph, const Node& node) {
                              out = constant_sizes(node.shape);
   if (in[1] >= 8 || out[1] < 32 || out[1] % 8 != 0 || in[0] * in[1] * out[2] * out[3] == 0)
     return std::nullopt;
+  if (in[2] * in[3] == 1) return std::nullopt;  // an element a channel: a product of few rows
   FewChannels few;
   if (in[1] <= 4 && attr.stride[1] % 2 == 0 && attr.dilation[1] == 1) few = {2, 4};
   few.window_width = round_up(window[3], few.together);
@@ -68,7 +69,7 @@ class ChannelsLastChooser {
     std::vector<bool> wanted(static_cast<size_t>(graph_.size()), false);
     bool any = false;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (graph_.node(id).op == Op::kConvolution && has_groups(graph_.node(id))) return {};
+      if (has_groups(graph_.node(id)) && !may_end_channels_last(graph_, id)) return {};
       join_with_operands(id);
     }
     count_readers();
@@ -77,6 +78,8 @@ class ChannelsLastChooser {
           !lies_channels_last(id))
         continue;
       const Readers& readers = readers_[static_cast<size_t>(class_of(id))];
+      if (graph_.node(id).op == Op::kView && !reads_input(id) && readers.convolutions == 0)
+        continue;
       if ((readers.last > 0 && readers.last >= readers.second) ||
           find_channels_last_view(graph_, id) != kInvalidNode)
         wanted[static_cast<size_t>(id)] = any = true;
@@ -85,10 +88,10 @@ class ChannelsLastChooser {
   }
 
  private:
-  // Members of a class, by the order that they take: last are convolutions. Sums over the image take
-  // either.
+  // Members of a class, by the order that they take: last are convolutions, and others. Sums over the
+  // image take either.
   struct Readers {
-    int last = 0, second = 0;
+    int last = 0, second = 0, convolutions = 0;
   };
   void count_readers() {
     readers_.resize(parent_.size());
@@ -97,8 +100,11 @@ class ChannelsLastChooser {
     };
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
-      if (lies_channels_last(id)) ++of(id).last;
-      if (may_end_channels_last(graph_, id)) ++of(node.operands[0]).last;
+      if (lies_channels_last(id) && reads_input(id)) ++of(id).last;
+      if (may_end_channels_last(graph_, id)) {
+        ++of(node.operands[0]).last;
+        ++of(node.operands[0]).convolutions;
+      }
       if (may_end_channels_last(graph_, id) || traits(node.op).kind == OpKind::kReduce) continue;
       if (puts_channels_last(graph_, node) || (!is_image(node) && reads_channels_last(node))) {
         ++of(node.operands[0]).last;
@@ -121,8 +127,8 @@ class ChannelsLastChooser {
            std::get<ViewAttr>(node.attr).strides.back() == contiguous_strides(from)[1];
   }
 
-  // The View reads images of an input that has channels as neighbours. Views and Pads in between may cut
-  // or repeat images.
+  // The View reads images of a value, a product's rows say, that has channels as neighbours. Views and
+  // Pads in between may cut or repeat images.
   bool lies_channels_last(NodeId id) const {
     const Node& node = graph_.node(id);
     if (node.op != Op::kView || !is_image(node) || node.shape[1].is(1)) return false;
@@ -137,13 +143,20 @@ class ChannelsLastChooser {
       if (at->op != Op::kView) return false;
       const Node& from = graph_.node(at->operands[0]);
       const Dim& step = std::get<ViewAttr>(at->attr).strides[channels];
-      if (from.op == Op::kInput) return step.is(1);
+      if (from.op != Op::kView && from.op != Op::kPad) return step.is(1);
       // Channels are one axis of the View or Pad below: the axis with the same step and size.
       const std::vector<Dim> strides = contiguous_strides(from.shape);
       for (channels = 0; channels < strides.size(); ++channels)
         if (strides[channels] == step && from.shape[channels] == node.shape[1]) break;
       if (channels == strides.size()) return false;
     }
+  }
+
+  // Through Views and Pads alone.
+  bool reads_input(NodeId id) const {
+    while (graph_.node(id).op == Op::kView || graph_.node(id).op == Op::kPad)
+      id = graph_.node(id).operands[0];
+    return graph_.node(id).op == Op::kInput;
   }
 
   // The View exchanges images and channels, as a gradient of weights does. It is stored first in either order.
@@ -158,9 +171,9 @@ class ChannelsLastChooser {
            view.offset.is(0);
   }
 
-  // Kernels of groups read and write planes of channels: images would be turned around each.
+  // Kernels of groups of several channels read and write planes: images would be turned around each.
   static bool has_groups(const Node& node) {
-    return std::get<ConvolutionAttr>(node.attr).groups != 1;
+    return node.op == Op::kConvolution && std::get<ConvolutionAttr>(node.attr).groups != 1;
   }
 
   NodeId class_of(NodeId id) {
@@ -391,7 +404,8 @@ class ChannelsLastKeeper {
     const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
       return std::ranges::count(values, wanted) == static_cast<int64_t>(values.size());
     };
-    return all(attr.stride, 1) && all(attr.low, 0) && all(attr.high, 0) && w[2].is(1) && w[3].is(1);
+    return attr.groups == 1 && all(attr.stride, 1) && all(attr.low, 0) && all(attr.high, 0) &&
+           w[2].is(1) && w[3].is(1);
   }
 
   Rewrite rewrite_;

@@ -34,6 +34,14 @@ TEST(ChannelsLastKernels, OfABottleneckAgree) {
   EXPECT_GE(seen.size(), 10u);
 }
 
+TEST(ChannelsLastKernels, OfWindowsOfOneChannelAgree) {
+  testing::Net net, other;
+  std::set<Digest> seen;
+  expect_right(testing::inverted_bottlenecks(net), seen);
+  expect_right(testing::rows_between_windows(other), seen);
+  EXPECT_GE(seen.size(), 10u);
+}
+
 TEST(ChannelsLastKernels, OfRandomNetsAgree) {
   std::set<Digest> seen;
   for (uint64_t seed = 200; seed < 206; ++seed) {

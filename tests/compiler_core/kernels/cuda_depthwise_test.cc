@@ -92,6 +92,89 @@ TEST(CudaDepthwise, FusesAnEpilogue) {
       "");
 }
 
+// As keep_channels_last() has them: x and what follows the convolution have channels last.
+struct ChannelsLast {
+  DType dtype = DType::kBF16;
+  Shape x;  // images, height, width, channels
+  std::array<int64_t, 2> window;
+  ConvolutionAttr attr;
+  bool x_lies_so = true;
+};
+Workload channels_last(const ChannelsLast& c) {
+  GraphBuilder b;
+  const Dim channels = c.x[3];
+  const NodeId x = c.x_lies_so ? b.permute(b.input(c.dtype, Shape(c.x)), {0, 3, 1, 2})
+                               : b.input(c.dtype, {c.x[0], channels, c.x[1], c.x[2]});
+  const NodeId w = b.input(c.dtype, {channels, 1, c.window[0], c.window[1]});
+  NodeId y = b.permute(b.convolution(x, w, c.attr), {0, 2, 3, 1});
+  const NodeId bias = b.view(b.input(c.dtype, {channels}), Shape(b.shape(y)), {0, 0, 0, 1}, 0);
+  y = b.binary(Op::kAdd, y, b.cast(bias, DType::kF32));
+  return planned(b, b.cast(b.unary(Op::kTanh, y), c.dtype));
+}
+
+std::string check_channels_last(const ChannelsLast& c,
+                                const CudaDepthwiseChannelsLastSchedule& schedule) {
+  const Workload workload = channels_last(c);
+  if (!cuda_depthwise_channels_last().covers(workload, kTarget)) return "is not covered";
+  std::mt19937 random(16);
+  const std::string wrong = check_schedule(workload, to_schedule(schedule), kTarget,
+                                           random_inputs(workload.graph, random));
+  return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
+}
+
+// Channels, rows and strips that end within a block's.
+TEST(CudaDepthwise, StoresChannelsLast) {
+  EXPECT_EQ(check_channels_last({.x = {2, 9, 16, 40}, .window = {3, 3}, .attr = padded(1, 1, 40)},
+                                {16, 2, 4, 7, 64}),
+            "");
+  EXPECT_EQ(
+      check_channels_last(
+          {.dtype = DType::kF16, .x = {3, 15, 14, 24}, .window = {5, 5}, .attr = padded(2, 2, 24)},
+          {24, 4, 2, 7, 64}),
+      "");
+  EXPECT_EQ(check_channels_last({.x = {1, 7, 7, 16}, .window = {7, 7}, .attr = padded(1, 3, 16)},
+                                {16, 8, 2, 5, 32}),
+            "");
+  EXPECT_EQ(
+      check_channels_last(
+          {.x = {2, 11, 13, 16}, .window = {3, 2}, .attr = {{2, 1}, {2, 3}, {1, 0}, {4, 5}, 16}},
+          {10, 2, 3, 4, 96}),
+      "");
+  EXPECT_EQ(
+      check_channels_last(
+          {.x = {1, 9, 40, 16}, .window = {3, 7}, .attr = {{1, 3}, {4, 5}, {4, 15}, {4, 15}, 16}},
+          {16, 2, 2, 1, 32}),
+      "");
+  EXPECT_EQ(check_channels_last({.x = {5, 1, 1, 32}, .window = {3, 3}, .attr = padded(1, 1, 32)},
+                                {32, 8, 1, 1, 64}),
+            "");
+}
+
+// Where x lies channel by channel, the other kernel stores what it gives one by one.
+TEST(CudaDepthwise, StoresChannelsLastWhatLiesChannelByChannel) {
+  const Workload workload = channels_last(
+      {.x = {2, 6, 9, 16}, .window = {3, 3}, .attr = padded(1, 1, 16), .x_lies_so = false});
+  EXPECT_FALSE(cuda_depthwise_channels_last().covers(workload, kTarget));
+  EXPECT_EQ(check_depthwise(workload, {4, 4, 2, 5, 64}), "");
+}
+
+TEST(CudaDepthwise, CandidatesThatStoreChannelsLastFit) {
+  for (const int64_t channels : {16, 24, 96, 144, 296, 1152}) {
+    for (const int64_t size : {1, 7, 10, 56}) {
+      for (const int64_t window : {3, 5, 7, 11}) {
+        const Workload workload = channels_last({.x = {4, size, size, channels},
+                                                 .window = {window, window},
+                                                 .attr = padded(1, window / 2, channels)});
+        EXPECT_FALSE(cuda_depthwise().covers(workload, kTarget));
+        const auto space = search_space(workload, kTarget, Libraries::kLeaveOut);
+        ASSERT_TRUE(space) << space.error().message;
+        EXPECT_GE(space->size(), 2u);
+        for (const Schedule& schedule : *space) EXPECT_TRUE(lower(workload, schedule, kTarget));
+      }
+    }
+  }
+}
+
 TEST(CudaDepthwise, CoversWindowsOfOneChannel) {
   const auto covers = [](const Workload& workload) {
     return cuda_depthwise().covers(workload, kTarget);

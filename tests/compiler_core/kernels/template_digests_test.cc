@@ -84,10 +84,11 @@ Graph odd_product() {
   return b.finish({b.cast(b.matmul(x, y), DType::kBF16)}).value();
 }
 
-Graph windows_channels_last() {
+Graph windows_channels_last(int64_t groups = 1) {
   GraphBuilder b;
   const NodeId x = b.permute(b.input(DType::kBF16, {2, 8, 8, 64}), {0, 3, 1, 2});
-  const NodeId y = b.convolution(x, b.input(DType::kBF16, {64, 64, 3, 3}), testing::padded(1, 1));
+  const NodeId y = b.convolution(x, b.input(DType::kBF16, {64, 64 / groups, 3, 3}),
+                                 testing::padded(1, 1, groups));
   return b.finish({b.cast(b.permute(y, {0, 2, 3, 1}), DType::kBF16)}).value();
 }
 
@@ -182,6 +183,7 @@ const std::vector<NamedWorkload>& named_workloads() {
     add("halves, windows",
         testing::plain(DType::kBF16, {2, 64, 8, 8}, {64, 64, 3, 3}, testing::padded(1, 1)).graph);
     add("halves, windows, channels last", windows_channels_last());
+    add("halves, a window a channel, channels last", windows_channels_last(64));
     add("halves, a window a channel",
         testing::plain(DType::kBF16, {2, 24, 14, 14}, {24, 1, 5, 5}, testing::padded(1, 2, 24))
             .graph);

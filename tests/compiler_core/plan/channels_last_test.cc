@@ -18,8 +18,10 @@ namespace {
 using testing::bottleneck;
 using testing::coarse_inputs;
 using testing::families;
+using testing::inverted_bottlenecks;
 using testing::Net;
 using testing::random_net;
+using testing::rows_between_windows;
 
 constexpr PartitionRules kChannelsLast{.channels_last = true};
 
@@ -59,6 +61,22 @@ TEST(ChannelsLast, ABottleneckTurnsNothing) {
             "convolution matmul convolution matmul column_reduction");
   EXPECT_EQ(stored(graph).find("[2,128,"), std::string::npos) << stored(graph);
   EXPECT_EQ(stored(graph).find("[2,32,"), std::string::npos) << stored(graph);
+}
+
+// The rows that products of channels give are images as they lie.
+TEST(ChannelsLast, WindowsOfOneChannelTurnNothing) {
+  Net net;
+  const Graph bottlenecks = inverted_bottlenecks(net);
+  families_of(bottlenecks);  // computes the same
+  for (const char* second : {"[2,16,", "[2,32,", "[2,48,"})
+    EXPECT_EQ(stored(bottlenecks).find(std::string(second) + "8"), std::string::npos)
+        << stored(bottlenecks);
+  Net other;
+  const Graph blocks = rows_between_windows(other);
+  // The stem's image and weights come to whole 16 bytes first.
+  EXPECT_EQ(families_of(blocks),
+            "pointwise pointwise convolution convolution row_reduction matmul matmul convolution "
+            "row_reduction matmul matmul convolution row_reduction");
 }
 
 TEST(ChannelsLast, IsARuleOfItsOwn) {
@@ -201,7 +219,7 @@ TEST(ChannelsLast, AnOutputOnTheWayIsTurnedOnce) {
 TEST(ChannelsLast, LeavesOtherGraphsAsTheyAre) {
   Net grouped;
   NodeId x = grouped.convolution(grouped.input({2, 32, 6, 6}), 32, 3, 1, 1);
-  x = grouped.convolution(grouped.convolution(x, 32, 3, 1, 1, 32), 32, 3, 1, 1);
+  x = grouped.convolution(grouped.convolution(x, 32, 3, 1, 1, 16), 32, 3, 1, 1);
   const Graph graph = grouped.done({x});
   EXPECT_EQ(families_of(graph), families_of(graph, {}));
   Net few;

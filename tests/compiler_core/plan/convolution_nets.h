@@ -88,6 +88,53 @@ inline Graph bottleneck(Net& net) {
   return net.done({net.total(net.b.binary(Op::kAdd, net.convolution(y, 128, 1, 1, 0), x))});
 }
 
+// What efficient nets are made of: windows of a channel each between products of few results and many,
+// and a gate of global sums.
+inline Graph inverted_bottlenecks(Net& net) {
+  NodeId x = net.relu(net.norm(net.convolution(net.input({2, 3, 16, 16}), 32, 3, 2, 1)));
+  for (const int64_t stride : {1, 2, 1}) {
+    NodeId y = net.relu(net.norm(net.convolution(x, 48, 1, 1, 0)));
+    y = net.relu(net.norm(net.convolution(y, 48, stride == 1 ? 3 : 5, stride, stride, 48)));
+    const NodeId gate = net.b.cast(net.total(y), DType::kBF16);
+    const Shape shape = net.b.shape(y);
+    const NodeId wide = net.b.reshape(gate, {shape[0], shape[1], 1, 1});
+    const NodeId few = net.relu(net.convolution(wide, 4, 1, 1, 0));
+    const NodeId many = net.relu(net.convolution(few, 48, 1, 1, 0));
+    y = net.scaled(net.b.binary(Op::kMul, y, net.b.broadcast(many, Shape(shape))), 0.0625);
+    y = net.norm(net.convolution(y, 16, 1, 1, 0));
+    x = net.b.shape(x) == net.b.shape(y) ? net.b.binary(Op::kAdd, x, y) : y;
+  }
+  return net.done({net.total(net.convolution(x, 64, 1, 1, 0))});
+}
+
+// Blocks of ConvNeXt: a window of a channel each, products of rows of channels, a residual stream.
+inline Graph rows_between_windows(Net& net) {
+  NodeId x = net.convolution(net.input({2, 3, 16, 16}), 32, 4, 4, 0);
+  for (int i = 0; i < 2; ++i) {
+    const NodeId w = net.input({32, 1, 7, 7});
+    NodeId windows = net.b.convolution(x, w, {{1, 1}, {1, 1}, {3, 3}, {3, 3}, 32});
+    const NodeId bias =
+        net.b.broadcast_in(net.input({32}), Shape(net.b.shape(windows)), std::vector<int>{1});
+    windows =
+        net.b.cast(net.b.binary(Op::kAdd, windows, net.b.cast(bias, DType::kF32)), DType::kBF16);
+    // A norm over channels: what it subtracts is exact.
+    const NodeId wide =
+        net.b.cast(net.b.permute(windows, std::vector<int>{0, 2, 3, 1}), DType::kF32);
+    const NodeId greatest = net.b.broadcast_in(net.b.reduce(Op::kReduceMax, wide, {3}),
+                                               Shape(net.b.shape(wide)), std::vector<int>{0, 1, 2});
+    const NodeId rows =
+        net.b.reshape(net.b.cast(net.b.binary(Op::kSub, wide, greatest), DType::kBF16), {32, 32});
+    const auto product = [&](NodeId of, Shape weight) {
+      const NodeId y = net.b.matmul(of, net.input(std::move(weight)));
+      return net.scaled(net.b.cast(y, DType::kBF16), 0.0625);
+    };
+    const NodeId narrow = product(net.relu(product(rows, {32, 64})), {64, 32});
+    const NodeId y = net.b.reshape(narrow, {2, 4, 4, 32});
+    x = net.b.binary(Op::kAdd, x, net.b.permute(y, std::vector<int>{0, 3, 1, 2}));
+  }
+  return net.done({net.total(net.convolution(x, 48, 2, 2, 0))});
+}
+
 // Convolutions of one spatial size and of others, padded, strided and of odd numbers of channels,
 // with residuals, joins, poolings, gates of global sums, slices; some values given out.
 inline Graph random_net(uint64_t seed) {
@@ -108,7 +155,7 @@ inline Graph random_net(uint64_t seed) {
     constexpr int64_t kResults[] = {32, 32, 32, 40, 48, 20};
     const int64_t results = kResults[pick(random, 0, 5)];
     NodeId y = x;
-    switch (pick(random, 0, 9)) {
+    switch (pick(random, 0, 10)) {
       case 0:
         y = net.convolution(x, results, 1, 1, 0);
         break;
@@ -136,6 +183,10 @@ inline Graph random_net(uint64_t seed) {
       }
       case 8:
         if (h > 2) y = net.b.slice(x, 2, 1, h - 1);
+        break;
+      case 9:
+        if (const int64_t channels = shape[1].constant(); channels % 16 == 0)
+          y = net.norm(net.convolution(x, channels, 3, pick(random, 1, 2), 1, channels));
         break;
       default:
         break;
