@@ -245,14 +245,14 @@ def convolution_case(n, c, size, out, window, stride=1, groups=1):
                 {"cudnn channels-last": channels_last})
 
 
-def channels_last_case(n, c, size, out, window, stride=1, plain_weights=False):
+def channels_last_case(n, c, size, out, window, stride=1, plain_weights=False, groups=1):
     """Images and weights channels last, as a model has them between its convolutions."""
     padding = window // 2 if stride == 1 or window % 2 else 0
 
     def function(x, w):
         x = x.permute(0, 3, 1, 2)
         w = w if plain_weights else w.permute(0, 3, 1, 2)
-        return F.conv2d(x, w, stride=stride, padding=padding).permute(0, 2, 3, 1)
+        return F.conv2d(x, w, stride=stride, padding=padding, groups=groups).permute(0, 2, 3, 1)
 
     def turned_once(x, w):
         w = w.to(memory_format=torch.channels_last)
@@ -263,8 +263,8 @@ def channels_last_case(n, c, size, out, window, stride=1, plain_weights=False):
                     lambda: [randn(n, size, size, c), randn(out, c, window, window, scale=0.05)],
                     {"cudnn, weights turned once": turned_once})
     text = f"{window}x{window} {n}x{c}x{size}x{size}->{out}" + (f" /{stride}" if stride > 1 else "")
-    return Case("channels_last", text, function,
-                lambda: [randn(n, size, size, c), randn(out, window, window, c, scale=0.05)], {"cudnn": None})
+    return Case("channels_last", text + (" depthwise" if groups > 1 else ""), function,
+                lambda: [randn(n, size, size, c), randn(out, window, window, c // groups, scale=0.05)], {"cudnn": None})
 
 
 def channels_last():
@@ -278,6 +278,8 @@ def channels_last():
     yield channels_last_case(32, 256, 56, 64, 1)
     yield channels_last_case(32, 96, 56, 192, 2, 2)
     yield channels_last_case(32, 256, 56, 256, 3)
+    for c, size, window, stride in ((96, 56, 7, 1), (384, 14, 7, 1), (144, 56, 3, 1), (96, 112, 3, 2), (672, 14, 5, 1)):
+        yield channels_last_case(32, c, size, c, window, stride, groups=c)
 
 
 def plain_weights():
