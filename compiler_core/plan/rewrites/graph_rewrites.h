@@ -63,7 +63,8 @@ Result<Graph> patch_convolutions(const Graph& graph);
 // read, and arithmetic, joins, parts and sums of it. A convolution of single elements becomes a
 // matmul of rows. Other convolutions are followed by a View that puts their channels last, and
 // others' operands come through one that puts them second. A graph with a convolution of groups of
-// several channels, or without two that follow each other, stays as it is.
+// several channels, or without two that follow each other, stays as it is; so does one that mixes groups of
+// one channel with half as many convolutions whose results no kernel stores channels last.
 Result<Graph> keep_channels_last(const Graph& graph);
 
 // Rounds a product before it is read, where several Views read it, or one in an order that no product is

@@ -68,10 +68,8 @@ class ChannelsLastChooser {
   std::vector<bool> run() {
     std::vector<bool> wanted(static_cast<size_t>(graph_.size()), false);
     bool any = false;
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (has_groups(graph_.node(id)) && !may_end_channels_last(graph_, id)) return {};
-      join_with_operands(id);
-    }
+    if (stays_channel_by_channel()) return {};
+    for (NodeId id = 0; id < graph_.size(); ++id) join_with_operands(id);
     count_readers();
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!may_end_channels_last(graph_, id) && !few_channels(graph_, graph_.node(id)) &&
@@ -171,9 +169,30 @@ class ChannelsLastChooser {
            view.offset.is(0);
   }
 
-  // Kernels of groups of several channels read and write planes: images would be turned around each.
-  static bool has_groups(const Node& node) {
-    return node.op == Op::kConvolution && std::get<ConvolutionAttr>(node.attr).groups != 1;
+  // Whether images would be turned again and again. Kernels of groups of several channels read and write
+  // planes. So do windows of one channel each, where about as many convolutions give images channel by
+  // channel (195 of them, say) on their way into another; a stem of few results alone is turned once.
+  bool stays_channel_by_channel() const {
+    std::vector<bool> leads_on(static_cast<size_t>(graph_.size()), false);  // into a convolution
+    int groups = 0, others = 0;
+    for (NodeId id = graph_.size(); id-- > 0;) {
+      const Node& node = graph_.node(id);
+      const bool is_convolution = node.op == Op::kConvolution;
+      if (is_convolution) {
+        const bool ends_last =
+            may_end_channels_last(graph_, id) || few_channels(graph_, node).has_value();
+        const bool has_groups = std::get<ConvolutionAttr>(node.attr).groups != 1;
+        if (has_groups && !ends_last) return true;
+        groups += has_groups;
+        others += !ends_last && leads_on[static_cast<size_t>(id)] && has_positions(node.shape);
+      }
+      if (is_convolution || leads_on[static_cast<size_t>(id)])
+        for (const NodeId operand : node.operands) leads_on[static_cast<size_t>(operand)] = true;
+    }
+    return groups > 0 && 2 * others >= groups;
+  }
+  static bool has_positions(const Shape& image) {
+    return std::any_of(image.begin() + 2, image.end(), [](const Dim& size) { return !size.is(1); });
   }
 
   NodeId class_of(NodeId id) {

@@ -222,6 +222,12 @@ TEST(ChannelsLast, LeavesOtherGraphsAsTheyAre) {
   x = grouped.convolution(grouped.convolution(x, 32, 3, 1, 1, 16), 32, 3, 1, 1);
   const Graph graph = grouped.done({x});
   EXPECT_EQ(families_of(graph), families_of(graph, {}));
+  // Windows of one channel each read images that come channel by channel.
+  Net mixed;
+  NodeId z = mixed.convolution(mixed.input({2, 32, 6, 6}), 35, 1, 1, 0);
+  z = mixed.convolution(mixed.b.slice(z, 1, 0, 32), 32, 3, 1, 1, 32);
+  const Graph of_both = mixed.done({mixed.convolution(z, 32, 1, 1, 0)});
+  EXPECT_EQ(families_of(of_both), families_of(of_both, {}));
   Net few;
   const NodeId y = few.convolution(few.input({2, 32, 6, 6}), 20, 3, 1, 1);
   const Graph odd = few.done({few.convolution(y, 32, 3, 1, 1)});
