@@ -25,6 +25,9 @@ struct Rewrite {
 // Which nodes an output needs.
 std::vector<bool> live_nodes(const Graph& graph);
 
+// Which nodes are outputs.
+std::vector<bool> outputs_of(const Graph& graph);
+
 // Whether the outputs of both are computed by the same nodes from the same inputs, in whatever
 // order the nodes stand. Nodes that no output needs do not count.
 bool equal_up_to_order(const Graph& a, const Graph& b);

@@ -126,7 +126,7 @@ Status check_channels_last(const Workload& workload) {
   return {};  // all else that is stored channels last: see may_end_channels_last()
 }
 
-// Divides `channels` well: few threads are idle, and many channels lie side by side.
+// The channels of a block: few threads are idle then, and many channels lie side by side.
 int channels_of_block(int64_t channels, int threads, int lanes) {
   int best = 0;
   double most = 0;

@@ -228,7 +228,7 @@ Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSch
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 11,
+      .version = 12,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

@@ -18,7 +18,7 @@ constexpr int most_shared(int blocks) {
 constexpr int kStepBytes = WgmmaMatmulSchedule::kStepBytes;
 // A core compiles one in 0.2 s. tests/gpu/LOG.md: the best, or one 2 % from it, is among so many.
 constexpr size_t kMostCandidates = 4;
-// Of several blocks an SM, for products of so few steps.
+// Candidates with several blocks an SM. Products of at most kFlatSteps steps have them.
 constexpr size_t kMostTogether = 2;
 constexpr int64_t kFlatSteps = 8;
 

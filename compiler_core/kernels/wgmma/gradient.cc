@@ -316,7 +316,7 @@ Result<Source> print_wgmma_gradient(const Graph& graph, const WgmmaGradientSched
 
 const KernelTemplate& wgmma_gradient() {
   static const PrintedTemplate<WgmmaGradientSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kAttentionGradient,
       .isa = "sm_90a",

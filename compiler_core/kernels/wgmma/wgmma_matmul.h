@@ -20,9 +20,9 @@ namespace kiln {
 
 struct WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul.wgmma";
-  static constexpr int kDepth = 64;       // of a step, of halves
-  static constexpr int kStepBytes = 128;  // of a line
-  static constexpr int kEpilogueRegisters = 40;
+  static constexpr int kDepth = 64;              // of a step, of halves
+  static constexpr int kStepBytes = 128;         // of a line
+  static constexpr int kEpilogueRegisters = 40;  // of a thread, beside its sums
 
   int bm = 128, bn = 128;  // a block's tile of the product
   int groups = 2;          // warpgroups that multiply, each bm / groups rows

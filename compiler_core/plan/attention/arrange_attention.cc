@@ -22,7 +22,7 @@ class Arranger {
   Arranger(const Graph& graph, const AttentionPattern& pattern)
       : graph_(graph), pattern_(pattern), result_(attention_result(graph, pattern)) {}
 
-  // Whether batch axes can be split so that this View of the scores' shape is one of a leaf.
+  // Whether batch axes can be split so that this View of the scores' shape becomes a View of a leaf.
   bool splits(NodeId view) const {
     const Shape &scores = node(pattern_.query_key).shape,
                 &inner = node(node(view).operands[0]).shape;
@@ -65,7 +65,7 @@ class Arranger {
     return node(id).op == Op::kView && node(node(id).operands[0]).op == Op::kView;
   }
 
-  // Of the axes that the matmuls' operands and the result keep apart.
+  // The cuts between axes that the matmuls' operands and the result keep apart.
   AxisCuts product_cuts() const {
     const Shape& shape = node(pattern_.query_key).shape;
     AxisCuts cuts = axis_cuts(Shape(shape.begin(), shape.end() - 2));

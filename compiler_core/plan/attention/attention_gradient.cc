@@ -24,9 +24,7 @@ struct Place {
 class Finder {
  public:
   Finder(const Graph& graph, const std::vector<std::vector<NodeId>>& users)
-      : graph_(graph), users_(users), is_output_(static_cast<size_t>(graph.size()), false) {
-    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
-  }
+      : graph_(graph), users_(users), is_output_(outputs_of(graph)) {}
 
   std::vector<AttentionGradient> run() {
     for (NodeId id = 0; id < graph_.size(); ++id)

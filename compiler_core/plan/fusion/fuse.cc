@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
@@ -49,12 +50,11 @@ class Fuser {
   Fuser(const Graph& graph, MaterialisedValues& values)
       : graph_(graph),
         values_(values),
-        is_output_(static_cast<size_t>(graph.size()), false),
+        is_output_(outputs_of(graph)),
         owner_(static_cast<size_t>(graph.size()), -1),
         readers_(static_cast<size_t>(graph.size())),
         block_(static_cast<size_t>(graph.size())) {
     std::iota(block_.begin(), block_.end(), 0);
-    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
   }
 
   std::vector<KernelOutputs> run() {

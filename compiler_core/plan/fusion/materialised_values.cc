@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/attention/attention_gradient.h"
 #include "compiler_core/plan/channels_last.h"
@@ -42,14 +43,13 @@ class Chooser {
         attention_of_(rules.attention
                           ? attention_parts(graph, users_)
                           : std::vector<AttentionPart>(static_cast<size_t>(graph.size()))),
-        is_output_(static_cast<size_t>(graph.size()), false),
+        is_output_(outputs_of(graph)),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
         states_(static_cast<size_t>(graph.size())),
         reads_(static_cast<size_t>(graph.size())),
         loads_(graph, [this](NodeId id) { return is_buffer(id); }),
         in_place_(static_cast<size_t>(graph.size()), false) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
-    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
     for (NodeId id = 0; id < graph.size(); ++id)
       if (attention_of_[static_cast<size_t>(id)].is_log_sums)
         log_sums_of_[attention_product(id)] = id;

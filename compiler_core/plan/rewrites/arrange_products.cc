@@ -23,12 +23,6 @@ NodeId outer_product(GraphBuilder& b, const Node& node, std::vector<NodeId> oper
   return b.binary(Op::kMul, operands[0], operands[1]);
 }
 
-std::vector<bool> outputs_of(const Graph& graph) {
-  std::vector<bool> is_output(static_cast<size_t>(graph.size()), false);
-  for (NodeId id : graph.outputs()) is_output[static_cast<size_t>(id)] = true;
-  return is_output;
-}
-
 // The elementwise nodes that `root` is computed by, and what those read.
 struct Region {
   std::set<NodeId> nodes, leaves;

@@ -21,12 +21,7 @@ struct Columns {
 class Folder {
  public:
   explicit Folder(const Graph& graph)
-      : rewrite_(graph),
-        graph_(graph),
-        users_(users_of(graph)),
-        is_output_(static_cast<size_t>(graph.size()), false) {
-    for (const NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
-  }
+      : rewrite_(graph), graph_(graph), users_(users_of(graph)), is_output_(outputs_of(graph)) {}
 
   Result<Graph> run() {
     GraphBuilder& b = rewrite_.builder;
@@ -155,7 +150,7 @@ class Folder {
   Rewrite rewrite_;
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> users_;
-  std::vector<bool> is_output_;
+  const std::vector<bool> is_output_;
   std::map<NodeId, NodeId> views_;  // by the end of a chain that was folded: the View it began at
 };
 

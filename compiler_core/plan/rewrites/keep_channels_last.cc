@@ -150,7 +150,7 @@ class ChannelsLastChooser {
     }
   }
 
-  // Through Views and Pads alone.
+  // Whether nothing but Views and Pads stands between the node and an input.
   bool reads_input(NodeId id) const {
     while (graph_.node(id).op == Op::kView || graph_.node(id).op == Op::kPad)
       id = graph_.node(id).operands[0];

@@ -9,10 +9,8 @@ namespace {
 
 class GatherOrderer {
  public:
-  explicit GatherOrderer(const Graph& graph) : graph_(graph), users_(users_of(graph)) {
-    is_output_.assign(static_cast<size_t>(graph.size()), false);
-    for (const NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
-  }
+  explicit GatherOrderer(const Graph& graph)
+      : graph_(graph), users_(users_of(graph)), is_output_(outputs_of(graph)) {}
 
   NodeId emit_ordered(GraphBuilder& b, const Node& node, std::vector<NodeId> operands) const {
     if (const auto order = order_of(node)) {
@@ -42,7 +40,8 @@ class GatherOrderer {
     return view.shape[axis].is(1) || std::get<ViewAttr>(view.attr).strides[axis].is(0);
   }
 
-  // What is computed on the way to an index would be computed for every element of a row, or stored.
+  // Whether the index is an input or a View of one. A computed index would be computed again for every
+  // element of a row, or stored.
   bool lies_in_memory(NodeId id) const {
     if (graph_.node(id).op == Op::kView) id = graph_.node(id).operands[0];
     return graph_.node(id).op == Op::kInput;
@@ -110,7 +109,7 @@ class GatherOrderer {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> users_;
-  std::vector<bool> is_output_;
+  const std::vector<bool> is_output_;
 };
 
 }  // namespace

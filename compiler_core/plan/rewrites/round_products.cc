@@ -25,12 +25,7 @@ struct Rounding {
 class Rounder {
  public:
   explicit Rounder(const Graph& graph)
-      : rewrite_(graph),
-        graph_(graph),
-        users_(users_of(graph)),
-        is_output_(static_cast<size_t>(graph.size()), false) {
-    for (NodeId id : graph.outputs()) is_output_[static_cast<size_t>(id)] = true;
-  }
+      : rewrite_(graph), graph_(graph), users_(users_of(graph)), is_output_(outputs_of(graph)) {}
 
   Result<Graph> run() {
     GraphBuilder& b = rewrite_.builder;
@@ -267,7 +262,7 @@ class Rounder {
   Rewrite rewrite_;
   const Graph& graph_;
   const Users users_;
-  std::vector<bool> is_output_;
+  const std::vector<bool> is_output_;
   std::map<NodeId, NodeId> product_;                   // rounded
   std::map<NodeId, std::pair<NodeId, NodeId>> views_;  // by Cast: the product, and its View
   std::map<NodeId, NodeId> selected_;                  // by View that a Select reads: the product

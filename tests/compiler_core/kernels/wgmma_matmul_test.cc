@@ -43,29 +43,31 @@ TEST(WgmmaMatmul, AgreesForF16) {
   EXPECT_EQ(check_staged_matmul(plain_product(DType::kF16, 128, 128, 192), {64, 64, 1, 3, 8}), "");
 }
 
+Target two_sms() {
+  Target target = kHopper;
+  target.units = 2;
+  return target;
+}
+
 // More tiles than blocks: a block takes one after the other, and its ring goes on.
 TEST(WgmmaMatmul, AgreesWhereABlockTakesSeveralTiles) {
-  Target few = kHopper;
-  few.units = 2;
   const Workload workload = plain_product(DType::kBF16, 200, 224, 328);
   std::mt19937 random(13);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (const int stages : {2, 3, 4})
-    EXPECT_EQ(check_schedule(workload, to_schedule(WgmmaMatmulSchedule{64, 64, 1, stages, 2}), few,
-                             inputs),
+    EXPECT_EQ(check_schedule(workload, to_schedule(WgmmaMatmulSchedule{64, 64, 1, stages, 2}),
+                             two_sms(), inputs),
               "");
 }
 
 // Two blocks of an SM share its registers and its shared memory.
 TEST(WgmmaMatmul, AgreesForSeveralBlocksAnSm) {
-  Target few = kHopper;
-  few.units = 2;
   const Workload workload = plain_product(DType::kBF16, 520, 224, 72);
   std::mt19937 random(14);
   const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
   for (const WgmmaMatmulSchedule& schedule : std::vector<WgmmaMatmulSchedule>{
            {64, 64, 1, 3, 8, 3}, {128, 96, 2, 2, 8, 2}, {192, 64, 3, 2, 8, 2}})
-    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), few, inputs), "");
+    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), two_sms(), inputs), "");
   EXPECT_FALSE(lower(workload, to_schedule(WgmmaMatmulSchedule{128, 256, 2, 2, 8, 2}), kHopper));
 }
 
@@ -103,13 +105,11 @@ TEST(WgmmaMatmul, BringsAResidualInBoxes) {
   EXPECT_EQ(check_staged_matmul(with_residual(DType::kBF16, 136, 104, 72), {128, 128, 1, 3, 8}),
             "");
   EXPECT_EQ(check_staged_matmul(with_residual(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
-  Target few = kHopper;
-  few.units = 2;
   const Workload several = with_residual(DType::kBF16, 136, 264, 136);
   std::mt19937 random(14);
   const std::vector<Tensor> inputs = random_inputs(several.graph, random);
   for (const auto& schedule : {WgmmaMatmulSchedule{64, 192, 1, 5, 2}, {64, 128, 1, 8, 2}})
-    EXPECT_EQ(check_schedule(several, to_schedule(schedule), few, inputs), "");
+    EXPECT_EQ(check_schedule(several, to_schedule(schedule), two_sms(), inputs), "");
 }
 
 TEST(WgmmaMatmul, ReadsAResidualOfColumnsForItself) {
@@ -197,8 +197,8 @@ TEST(WgmmaCopied, AgreesHoweverTheOperandsAreStored) {
     EXPECT_FALSE(check_wgmma(workload));
     std::mt19937 random(17);
     const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-    EXPECT_EQ(check_schedule(workload, to_schedule(WgmmaCopiedSchedule{{128, 128, 2, 4, 8}}), few,
-                             inputs),
+    EXPECT_EQ(check_schedule(workload, to_schedule(WgmmaCopiedSchedule{{128, 128, 2, 4, 8}}),
+                             two_sms(), inputs),
               "");
   }
   EXPECT_FALSE(check_wgmma_copied(plain_product(DType::kBF16, 264, 264, 264))) << "nothing to copy";
