@@ -7,6 +7,7 @@
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/passes.h"
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/axis_cuts.h"
 #include "compiler_core/plan/fusion/fuse.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
@@ -42,8 +43,10 @@ class Partitioner {
         kernels_.push_back(*std::move(kernel));
         continue;
       }
-      const std::vector<NodeId> cuts = take_apart(outputs);
+      std::vector<NodeId> cuts = take_apart(outputs);
       if (cuts.empty() && outputs.size() == 1) return fail(std::move(kernel).error());
+      for (NodeId id : cuts.empty() ? outputs : cuts)
+        taken_apart_.emplace(id, kernel.error().message);
       for (NodeId id : cuts) refused.push_back({id});
       if (cuts.empty())
         for (NodeId id : outputs) refused.push_back({id});
@@ -53,6 +56,7 @@ class Partitioner {
     return in_order();
   }
   const MaterialisedValues& stored_values() const { return values_; }
+  const std::map<NodeId, std::string>& taken_apart() const { return taken_apart_; }
 
  private:
   // A kernel for each stored value, and each value stored that leaves the op it came from.
@@ -94,30 +98,77 @@ class Partitioner {
     return kernel;
   }
 
-  // For a kernel that keeps no family's rules: stores the results of its matmuls and reductions and
-  // what they read, which leaves kernels of one such node and pointwise ones. What is newly stored.
+  // For a kernel that keeps no family's rules: stores what it must for the rest to keep them. That is
+  // a View, or an operand of a matmul or reduction, the smallest that helps; else their results and
+  // operands, which leaves kernels of one such node and pointwise ones. What is newly stored.
   std::vector<NodeId> take_apart(const KernelOutputs& outputs) {
-    std::vector<NodeId> cuts;
-    const auto store = [&](NodeId id) {
-      const bool source = traits(graph_.node(id).op).kind == OpKind::kSource;
-      if (source || values_[id]) return;
+    for (NodeId id : by_size(storable(outputs, Cut::kReads))) {
+      if (is_computed_from(outputs, id)) continue;  // the two kernels would each await the other
       values_.stored[static_cast<size_t>(id)] = true;
-      cuts.push_back(id);
+      if (make_kernel({id}) && make_kernel(outputs)) return {id};
+      values_.stored[static_cast<size_t>(id)] = false;
+    }
+    std::vector<NodeId> cuts = storable(outputs, Cut::kResults);
+    if (cuts.empty()) cuts = storable(outputs, Cut::kResultsAndCopies);
+    for (NodeId id : cuts) values_.stored[static_cast<size_t>(id)] = true;
+    return cuts;
+  }
+
+  enum class Cut : uint8_t {
+    kReads,             // Views, and operands of matmuls and reductions
+    kResults,           // results of these, and operands that are computed
+    kResultsAndCopies,  // also operands that lie in memory, in an order that no kernel reads
+  };
+  std::vector<NodeId> storable(const KernelOutputs& outputs, Cut cut) const {
+    std::vector<NodeId> found;
+    const auto add = [&](NodeId id) {
+      const bool source = traits(graph_.node(id).op).kind == OpKind::kSource;
+      const bool known = std::find(found.begin(), found.end(), id) != found.end();
+      if (!source && !values_[id] && !known) found.push_back(id);
     };
     for (NodeId id : members(outputs)) {
       const Node& node = graph_.node(id);
       const OpKind kind = traits(node.op).kind;
+      if (cut == Cut::kReads && node.op == Op::kView) add(id);
       if (kind != OpKind::kReduce && kind != OpKind::kContract && !stands_alone(node.op)) continue;
       const auto picked = picked_matrices(graph_, node);
       const bool in_place =
           options_.rules.picks_matrices && picked && is_picked_product(graph_, node);
-      for (NodeId operand : node.operands)
-        if (!in_place || operand != picked->gather) store(operand);
-      if (in_place) store(picked->table);
-      if (in_place) store(picked->index);
-      store(id);
+      for (NodeId operand : node.operands) {
+        const bool stays = (in_place && operand == picked->gather) ||
+                           (cut == Cut::kResults && lies_in_memory(operand));
+        if (!stays) add(operand);
+      }
+      if (in_place) add(picked->table);
+      if (in_place) add(picked->index);
+      if (cut != Cut::kReads) add(id);
     }
-    return cuts;
+    return found;
+  }
+
+  // Stored, or a View of what is: an operand of a kernel as it stands.
+  bool lies_in_memory(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const NodeId from = node.op == Op::kView ? node.operands[0] : id;
+    return values_[from] || graph_.node(from).op == Op::kInput;
+  }
+
+  bool is_computed_from(const KernelOutputs& outputs, NodeId id) const {
+    for (NodeId member : members({id}))
+      for (NodeId operand : graph_.node(member).operands)
+        if (std::find(outputs.begin(), outputs.end(), operand) != outputs.end()) return true;
+    return false;
+  }
+
+  // Ascending by bytes, and among equals in the order of the graph.
+  std::vector<NodeId> by_size(std::vector<NodeId> values) const {
+    const auto bytes = [this](NodeId id) {
+      const Node& node = graph_.node(id);
+      return magnitude(numel(node.shape)) * size_of(node.dtype);
+    };
+    std::sort(values.begin(), values.end(),
+              [&](NodeId a, NodeId b) { return std::pair(bytes(a), a) < std::pair(bytes(b), b); });
+    return values;
   }
 
   std::vector<NodeId> members(const KernelOutputs& outputs) const {
@@ -173,6 +224,7 @@ class Partitioner {
   const PartitionOptions& options_;
   MaterialisedValues values_;
   std::vector<FusedKernel> kernels_;
+  std::map<NodeId, std::string> taken_apart_;
 };
 
 }  // namespace
@@ -215,7 +267,8 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   }
   Partitioner partitioner(graph, options);
   TRY(std::vector<FusedKernel> kernels, partitioner.run());
-  return Partition{std::move(graph), std::move(kernels), partitioner.stored_values()};
+  return Partition{std::move(graph), std::move(kernels), partitioner.stored_values(),
+                   partitioner.taken_apart()};
 }
 
 }  // namespace kiln

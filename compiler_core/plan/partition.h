@@ -1,6 +1,7 @@
 // Partition: a graph divided into kernels, in the order in which they run.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Partition {
   Graph graph;  // the canonical graph after the rewrites; all NodeIds here are of this graph
   std::vector<FusedKernel> kernels;
   MaterialisedValues stored;  // what the kernels pass to one another
+  // Of that, what is stored only because a fused kernel kept no family's rules: what those said.
+  std::map<NodeId, std::string> taken_apart;
 };
 
 struct PartitionOptions {

@@ -50,6 +50,9 @@ class SeamFinder {
     const auto& outputs = parts_.graph.outputs();
     if (std::find(outputs.begin(), outputs.end(), boundary.value) != outputs.end())
       return "an output of the program";
+    if (const auto refused = parts_.taken_apart.find(boundary.value);
+        refused != parts_.taken_apart.end())
+      return "fused kernel taken apart: " + refused->second;
     std::string why;
     if (boundary.readers.size() > 1)
       why = "read by " + std::to_string(boundary.readers.size()) + " kernels";
