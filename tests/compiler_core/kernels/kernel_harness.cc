@@ -179,9 +179,9 @@ std::string check_schedule(const Workload& workload, const Schedule& schedule, c
     TRY(const std::vector<Tensor> outputs, run_source(source, target, inputs));
     return disagreement(workload.graph, inputs, outputs);
   };
-  Result<std::string> outcome = check();
-  if (!outcome) outcome = outcome.error().message;
-  return outcome->empty() ? "" : target.to_string() + " " + schedule.to_string() + ": " + *outcome;
+  const Result<std::string> outcome = check();
+  const std::string wrong = outcome ? *outcome : outcome.error().message;
+  return wrong.empty() ? "" : target.to_string() + " " + schedule.to_string() + ": " + wrong;
 }
 
 std::string check_sizes(const Workload& workload, const Schedule& schedule, const Target& target,
@@ -205,9 +205,9 @@ std::string check_sizes(const Workload& workload, const Schedule& schedule, cons
     }
     return std::string();
   };
-  Result<std::string> outcome = check();
-  if (!outcome) outcome = outcome.error().message;
-  return outcome->empty() ? "" : target.to_string() + " " + schedule.to_string() + ": " + *outcome;
+  const Result<std::string> outcome = check();
+  const std::string wrong = outcome ? *outcome : outcome.error().message;
+  return wrong.empty() ? "" : target.to_string() + " " + schedule.to_string() + ": " + wrong;
 }
 
 std::string check_space(const Workload& workload, const Target& target,
