@@ -76,13 +76,13 @@ bool are_equal(const Node& a, const Node& b) {
 
 }  // namespace
 
-// Maps every node of `b` to the equal one of `a`, operands first.
 std::vector<bool> outputs_of(const Graph& graph) {
   std::vector<bool> is_output(static_cast<size_t>(graph.size()), false);
   for (const NodeId id : graph.outputs()) is_output[static_cast<size_t>(id)] = true;
   return is_output;
 }
 
+// Maps every node of `b` to the equal one of `a`, operands first.
 bool equal_up_to_order(const Graph& a, const Graph& b) {
   if (a.outputs().size() != b.outputs().size() || a.inputs().size() != b.inputs().size())
     return false;

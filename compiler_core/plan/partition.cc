@@ -43,7 +43,7 @@ class Partitioner {
         kernels_.push_back(*std::move(kernel));
         continue;
       }
-      std::vector<NodeId> cuts = take_apart(outputs);
+      const std::vector<NodeId> cuts = take_apart(outputs);
       if (cuts.empty() && outputs.size() == 1) return fail(std::move(kernel).error());
       for (NodeId id : cuts.empty() ? outputs : cuts)
         taken_apart_.emplace(id, kernel.error().message);
@@ -98,9 +98,10 @@ class Partitioner {
     return kernel;
   }
 
-  // For a kernel that keeps no family's rules: stores what it must for the rest to keep them. That is
-  // a View, or an operand of a matmul or reduction, the smallest that helps; else their results and
-  // operands, which leaves kernels of one such node and pointwise ones. What is newly stored.
+  // Stores values inside a kernel that keeps no family's rules until its parts keep them, and returns
+  // these values. One is enough where storing a View, or an operand of a matmul or reduction, helps: the
+  // smallest of those. Else results and operands of matmuls and reductions are stored, which leaves
+  // kernels of one such node and pointwise ones.
   std::vector<NodeId> take_apart(const KernelOutputs& outputs) {
     for (NodeId id : by_size(storable(outputs, Cut::kReads))) {
       if (is_computed_from(outputs, id)) continue;  // the two kernels would each await the other
@@ -146,13 +147,14 @@ class Partitioner {
     return found;
   }
 
-  // Stored, or a View of what is: an operand of a kernel as it stands.
+  // Whether a kernel could read the value where it lies: an input, a stored value, or a View of one.
   bool lies_in_memory(NodeId id) const {
     const Node& node = graph_.node(id);
     const NodeId from = node.op == Op::kView ? node.operands[0] : id;
     return values_[from] || graph_.node(from).op == Op::kInput;
   }
 
+  // Whether one of `outputs` is computed on the way to `id`.
   bool is_computed_from(const KernelOutputs& outputs, NodeId id) const {
     for (NodeId member : members({id}))
       for (NodeId operand : graph_.node(member).operands)

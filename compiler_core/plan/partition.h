@@ -24,7 +24,8 @@ struct Partition {
   Graph graph;  // the canonical graph after the rewrites; all NodeIds here are of this graph
   std::vector<FusedKernel> kernels;
   MaterialisedValues stored;  // what the kernels pass to one another
-  // Of that, what is stored only because a fused kernel kept no family's rules: what those said.
+  // The values among those that are stored only because a fused kernel kept no family's rules, each with
+  // the rule that stood against it.
   std::map<NodeId, std::string> taken_apart;
 };
 

@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/passes/normalise.h"
 #include "compiler_core/passes/specialise.h"
 #include "compiler_core/plan/plan.h"
+#include "tests/compiler_core/passes/random_graph.h"
 
 namespace kiln::testing {
 
@@ -107,6 +110,23 @@ class PlanRunner {
 inline std::vector<Tensor> run_plan(const Plan& plan, const std::vector<const Tensor*>& inputs,
                                     std::vector<int64_t> symbols = {}) {
   return PlanRunner(plan, inputs, std::move(symbols)).run();
+}
+
+// The program's plan. It gives bit for bit what the interpreter does for inputs at random: else the test fails.
+inline Plan right_plan(const Graph& program) {
+  const auto form = normalise(program);
+  EXPECT_TRUE(form.has_value()) << form.error().message;
+  if (!form) return {};
+  auto made = plan(form->graph);
+  EXPECT_TRUE(made.has_value()) << made.error().message;
+  if (!made) return {};
+  const std::vector<Tensor> inputs = random_inputs(form->graph, 1);
+  const std::vector<Tensor> expected = evaluate(form->graph, in_order(inputs));
+  const std::vector<Tensor> got = run_plan(*made, in_order(inputs));
+  EXPECT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i)
+    EXPECT_TRUE(std::ranges::equal(got[i].bytes(), expected[i].bytes())) << "output " << i;
+  return *std::move(made);
 }
 
 }  // namespace kiln::testing

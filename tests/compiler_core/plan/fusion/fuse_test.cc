@@ -14,28 +14,9 @@
 namespace kiln {
 namespace {
 
-constexpr size_t kMostBuffers = 32;  // of a kernel
+using testing::right_plan;
 
-// A plan that computes what the graph does.
-Plan right_plan(const Graph& graph) {
-  const auto form = normalise(graph);
-  EXPECT_TRUE(form.has_value()) << form.error().message;
-  if (!form) return {};
-  auto made = plan(form->graph);
-  EXPECT_TRUE(made.has_value()) << made.error().message;
-  if (!made) return {};
-  const auto inputs = testing::random_inputs(form->graph, 1);
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& input : inputs) pointers.push_back(&input);
-  const auto expected = interpret(form->graph, pointers);
-  EXPECT_TRUE(expected.has_value()) << expected.error().message;
-  const std::vector<Tensor> got = testing::run_plan(*made, pointers);
-  for (size_t i = 0; expected && i < got.size(); ++i)
-    EXPECT_EQ(
-        0, std::memcmp(got[i].bytes().data(), (*expected)[i].bytes().data(), got[i].bytes().size()))
-        << "output " << i;
-  return *std::move(made);
-}
+constexpr size_t kMostBuffers = 32;  // of a kernel
 
 size_t launches_of(const Plan& plan, Family family) {
   return static_cast<size_t>(
