@@ -1,6 +1,8 @@
 // The store on one machine's disk: the contract of every store, and what is its own.
 #include "cache/kernel_cache.h"
 
+#include <thread>
+
 #include "tests/cache/store_contract.h"
 
 namespace kiln {

@@ -5,6 +5,7 @@
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/printed_template.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
 #include "compiler_core/kernels/wgmma/convolution_layout.h"

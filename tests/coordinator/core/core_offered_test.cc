@@ -1,4 +1,6 @@
 // Candidates that somebody offers: binaries that nobody builds, beside those of templates.
+#include <algorithm>
+
 #include "tests/coordinator/core/core_bench.h"
 
 namespace kiln {

@@ -1,5 +1,7 @@
 // A worker that builds other bytes than the source gives, among honest ones of the same key: a sample
 // finds it, and what it made before is gone from service.
+#include <algorithm>
+
 #include "tests/coordinator/service/service_fixture.h"
 
 namespace kiln {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/worker/kernels.h"
