@@ -175,7 +175,9 @@ class DlpackCall {
         return fail(Code::kInvalidArgument, kiln_last_error());
       made->strides = dense_strides(made->sizes);
       TRY(made->memory, allocate(device_, elements(made->sizes) * wanted.type_bits / 8));
-      made->managed = {.tensor = {.data = reinterpret_cast<void*>(made->memory->at()),
+      void* const data =
+          reinterpret_cast<void*>(made->memory->at());  // NOLINT(performance-no-int-to-ptr)
+      made->managed = {.tensor = {.data = data,
                                   .device = {is_host() ? kHost : kCuda, device_->ordinal()},
                                   .rank = wanted.rank,
                                   .dtype = {wanted.type_code, wanted.type_bits, 1},

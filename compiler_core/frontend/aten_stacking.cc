@@ -48,7 +48,7 @@ template <int axis>
 Values split_axis(Call& c) {
   const NodeId x = c.tensor("self");
   const size_t rank = c.b.shape(x).size();
-  const int along = axis == 1 && rank == 1 ? 0 : axis;
+  const int along = axis - static_cast<int>(axis == 1 && rank == 1);
   if (!c.ok() || rank <= at(along)) return {c.invalid("a split of an axis that is not there")};
   return split_at(c, x, along);
 }

@@ -171,12 +171,13 @@ class Problem {
     const void* const alpha = is_f64 ? static_cast<const void*>(&one64) : &one32;
     const void* const beta = is_f64 ? static_cast<const void*>(&beta64) : &beta32;
     void* const d = at(call_.d.buffer, d_bytes_);
-    return lt_.check(lt_.cublasLtMatmul(lt_.handle, desc_, alpha, at(call_.b.buffer, b_bytes_),
-                                        first_, at(call_.a.buffer, a_bytes_), second_, beta,
-                                        call_.c >= 0 ? at(call_.c, d_bytes_) : d, result_, d,
-                                        result_, &algorithm_, reinterpret_cast<void*>(workspace),
-                                        workspace_bytes_, static_cast<CUstream>(stream)),
-                     "a product", Code::kUnavailable);
+    void* const room = reinterpret_cast<void*>(workspace);  // NOLINT(performance-no-int-to-ptr)
+    return lt_.check(
+        lt_.cublasLtMatmul(lt_.handle, desc_, alpha, at(call_.b.buffer, b_bytes_), first_,
+                           at(call_.a.buffer, a_bytes_), second_, beta,
+                           call_.c >= 0 ? at(call_.c, d_bytes_) : d, result_, d, result_,
+                           &algorithm_, room, workspace_bytes_, static_cast<CUstream>(stream)),
+        "a product", Code::kUnavailable);
   }
 
  private:

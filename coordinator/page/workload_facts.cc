@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
+#include <span>
 #include <vector>
 
 #include "compiler_core/ir/text.h"
@@ -39,7 +39,8 @@ WorkloadFacts workload_facts(const std::string& workload_text) {
     found.operations += fmt::format("{}{}{}", found.operations.empty() ? "" : ", ", name,
                                     times > 1 ? fmt::format(" x{}", times) : "");
   constexpr size_t kNamed = 8;
-  found.sources = fmt::format("{}", fmt::join(sources | std::views::take(kNamed), ", "));
+  const auto named = std::span(sources).first(std::min(kNamed, sources.size()));
+  found.sources = fmt::format("{}", fmt::join(named, ", "));
   if (sources.size() > kNamed) found.sources += fmt::format(", {} more", sources.size() - kNamed);
   return found;
 }
