@@ -19,6 +19,7 @@
 #include "compiler_core/kernels/custom/custom.h"
 #include "compiler_core/kernels/library/cublaslt_matmul.h"
 #include "compiler_core/kernels/matmul/cpu_matmul.h"
+#include "compiler_core/kernels/matmul/cuda_joined_few_rows.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/pointwise/cpu_pointwise.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise.h"
@@ -34,6 +35,7 @@
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "compiler_core/kernels/wgmma/wgmma_gradient.h"
+#include "compiler_core/kernels/wgmma/wgmma_joined.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 #include "compiler_core/kernels/wgmma/wgmma_picked.h"
 #include "compiler_core/program/offered_kernel.h"
@@ -47,16 +49,38 @@ constexpr int kOfferedVersion = 1;
 
 std::vector<const KernelTemplate*>& registered() {
   static std::vector<const KernelTemplate*> templates = {
-      &cpu_pointwise(),   &cpu_row_reduction(),  &cpu_column_reduction(),
-      &cpu_matmul(),      &cpu_convolution(),    &cpu_attention(),
-      &cpu_scan(),        &cpu_sort(),           &cpu_scatter(),
-      &cuda_pointwise(),  &cuda_row_reduction(), &cuda_column_reduction(),
-      &cuda_matmul(),     &cuda_narrow_matmul(), &cuda_few_rows(),
-      &wgmma_matmul(),    &wgmma_copied(),       &cuda_convolution(),
-      &cuda_depthwise(),  &wgmma_convolution(),  &cuda_attention(),
-      &wgmma_attention(), &cuda_scan(),          &cuda_sort(),
-      &cuda_scatter(),    &custom_call(),        &cublaslt_matmul(),
-      &wgmma_picked(),    &wgmma_gradient(),     &cuda_depthwise_channels_last(),
+      &cpu_pointwise(),
+      &cpu_row_reduction(),
+      &cpu_column_reduction(),
+      &cpu_matmul(),
+      &cpu_convolution(),
+      &cpu_attention(),
+      &cpu_scan(),
+      &cpu_sort(),
+      &cpu_scatter(),
+      &cuda_pointwise(),
+      &cuda_row_reduction(),
+      &cuda_column_reduction(),
+      &cuda_matmul(),
+      &cuda_narrow_matmul(),
+      &cuda_few_rows(),
+      &wgmma_matmul(),
+      &wgmma_copied(),
+      &cuda_convolution(),
+      &cuda_depthwise(),
+      &wgmma_convolution(),
+      &cuda_attention(),
+      &wgmma_attention(),
+      &cuda_scan(),
+      &cuda_sort(),
+      &cuda_scatter(),
+      &custom_call(),
+      &cublaslt_matmul(),
+      &wgmma_picked(),
+      &wgmma_gradient(),
+      &cuda_depthwise_channels_last(),
+      &cuda_joined_few_rows(),
+      &wgmma_joined(),
   };
   return templates;
 }

@@ -10,6 +10,7 @@
 #include "compiler_core/plan/attention/attention_gradient.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/dequantised.h"
+#include "compiler_core/plan/joined_products.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/workload.h"
 
@@ -45,6 +46,10 @@ class Classifier {
     if (matmuls > 0 && reduces > 0) {
       TRY_STATUS(check_attention(graph_));
       return Family::kAttention;
+    }
+    if (matmuls > 1 && find_joined_products(graph_)) {
+      TRY_STATUS(check_joined_products(graph_));
+      return Family::kProducts;
     }
     if (matmuls > 0) return matmul();
     if (reduces > 0) return reduction();

@@ -28,6 +28,8 @@ std::string_view to_string(Family family) {
       return "attention_gradient";
     case Family::kCustom:
       return "custom";
+    case Family::kProducts:
+      return "products";
   }
   return "unknown";
 }
@@ -36,7 +38,7 @@ Result<Family> parse_family(std::string_view name) {
   for (const Family family :
        {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction, Family::kMatmul,
         Family::kScan, Family::kSort, Family::kScatter, Family::kConvolution, Family::kAttention,
-        Family::kAttentionGradient, Family::kCustom})
+        Family::kAttentionGradient, Family::kCustom, Family::kProducts})
     if (to_string(family) == name) return family;
   return fail(Code::kInvalidArgument, "unknown family '" + std::string(name.substr(0, 32)) + "'");
 }

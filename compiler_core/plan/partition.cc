@@ -27,7 +27,7 @@ class Partitioner {
     // into these: between two outputs of one kernel it would close a cycle.
     std::vector<KernelOutputs> refused;
     for (const KernelOutputs& outputs :
-         options_.fuse ? fuse_kernels(graph_, values_) : op_by_op()) {
+         options_.fuse ? fuse_kernels(graph_, options_.rules, values_) : op_by_op()) {
       if (is_empty(outputs)) continue;  // nothing to compute
       auto kernel = make_kernel(outputs);
       if (kernel)

@@ -64,6 +64,13 @@
 //  result's spatial sizes may have symbols. Where one View that puts its channels last alone reads
 //  it (channels_last.h), that stands for it, and T is the View's shape.
 //
+// kProducts: two to eight Matmuls [m, k] x [k, n] of one first operand (joined_products.h), whose second
+//  operands are others'. Sizes are constants, operands halves, each an Input or a View of one whose lines
+//  are contiguous along k and begin at multiples of 16 bytes, those of the second operands equally far
+//  apart. Each output has one product of its own or each two, of its shape: elementwise nodes of that
+//  shape over them, Inputs of it and Views of leaves. It is of halves, and n a multiple of 8. No
+//  Philox.
+//
 // kAttention: see plan/attention/attention.h. kAttentionGradient: see attention_gradient.h beside it.
 #pragma once
 
@@ -87,6 +94,7 @@ enum class Family : uint8_t {
   kAttention = 9,           // matmul, softmax, matmul in one pass
   kCustom = 10,             // a user's kernel
   kAttentionGradient = 11,  // products with what two products of one shape give, element by element
+  kProducts = 12,           // matmuls of one first operand, with elementwise epilogues
 };
 std::string_view to_string(Family family);  // "pointwise", "row_reduction", ...
 Result<Family> parse_family(std::string_view name);

@@ -6,7 +6,8 @@
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
 last, attention, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
-of experts, products of few rows. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+of experts, products of few rows, products of one first operand. Outputs and temporaries are poisoned before each
+launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -64,6 +65,13 @@ def few_rows(x, w, b, *residual):
     return F.silu(y) * residual[0] if residual else y
 
 
+def joined(x, *weights, gated):
+    """Products of one first operand: gates and what they scale, or weights and biases of several results."""
+    if gated:
+        return tuple(F.silu(F.linear(x, g)) * F.linear(x, u) for g, u in zip(weights[::2], weights[1::2]))
+    return tuple(F.linear(x, w, b) for w, b in zip(weights[::2], weights[1::2]))
+
+
 def narrow(a, b, *scales, out):
     """Products of 8 bits: floats as _scaled_mm has them, integers as _int_mm."""
     if not a.dtype.is_floating_point:
@@ -92,7 +100,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, projected_attention, patches,
-                                     narrow, experts, few_rows)}
+                                     narrow, experts, few_rows, joined)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -134,7 +142,8 @@ def shapes(seed):
         o = r(3, 20) * 8
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
-    return found + narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
+    found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
+    return found + joined_shapes(r, 30)
 
 
 def expert_shapes(r, count):
@@ -196,6 +205,18 @@ def few_row_shapes(r, count):
     return found
 
 
+def joined_shapes(r, count):
+    found = []
+    for i in range(count):
+        m, k, gated = r(1, 16) if i % 3 == 0 else r(17, 900), r(1, 130) * 8, i % 2 == 0
+        sizes = [(m, k)]
+        for _ in range(r(1, 2) if gated else r(2, 5)):
+            n = r(1, 130) * 8
+            sizes += [(n, k), (n, k)] if gated else [(n, k), (n,)]
+        found.append(("joined", {"gated": gated}, sizes, ("bfloat16", "float16")[i // 2 % 2]))
+    return found
+
+
 def depthwise_shapes(r, count):
     found = []
     while len(found) < count:
@@ -252,8 +273,11 @@ def run(folder):
     for name in sorted(table, key=natural):
         function, arguments, sizes, dtype = table[name]
         scales = [0.1 if i == 1 and function not in ("attention", "narrow") else 1.0 for i in range(len(sizes))]
+        if function == "joined":
+            scales[1:] = [sizes[0][1] ** -0.5] * (len(sizes) - 1)
         inputs = [random_input(*each, sizes[0][0]) for each in zip(sizes, dtypes(sizes, dtype), scales)]
         want = Call(function, arguments, exact=True)(*[x.double() for x in inputs])
+        want = torch.cat([x.flatten() for x in (want if isinstance(want, tuple) else (want,))])
         limit = arguments.get("out", dtypes(sizes, dtype)[0])
         most = max(LIMITS[limit], F8_LIMIT if limit == "float32" and function == "narrow" else 0)
         for candidate in sorted(os.listdir(os.path.join(folder, "out", name)), key=natural):
@@ -261,7 +285,7 @@ def run(folder):
             program.poison()
             program.launch()
             torch.cuda.synchronize()
-            got = program.outputs[0].reshape(want.shape).double()
+            got = torch.cat([x.double().flatten() for x in program.outputs])
             error = ((got - want).norm() / want.norm().clamp_min(1e-9)).item()
             schedule = program.manifest["kernels"][int(candidate.split("-")[0])]["schedule"]
             done[schedule.split()[0]] += 1

@@ -201,6 +201,24 @@ TEST_F(GpuServiceKernel, AMixtureOfExpertsIsTunedWithItsMatricesWhereTheyLie) {
       << kernel;
 }
 
+// Few rows: kernels that wait for memory and those on wgmma.
+TEST_F(GpuServiceKernel, AGateAndWhatItScalesAreTunedAsOneKernel) {
+  const json kernel = tuned(
+      "kiln.graph 1\n"
+      "%0 = input 0 : bf16[5,72]\n"
+      "%1 = input 1 : bf16[64,72]\n"
+      "%2 = view %1 strides=[1,72] offset=[0] : bf16[72,64]\n"
+      "%3 = input 2 : bf16[64,72]\n"
+      "%4 = view %3 strides=[1,72] offset=[0] : bf16[72,64]\n"
+      "%5 = matmul %0 %2 : f32[5,64]\n"
+      "%6 = tanh %5 : f32[5,64]\n"
+      "%7 = matmul %0 %4 : f32[5,64]\n"
+      "%8 = mul %6 %7 : f32[5,64]\n"
+      "%9 = cast %8 : bf16[5,64]\n"
+      "return %9\n");
+  EXPECT_TRUE(kernel.value("schedule", std::string()).starts_with("cuda.products.")) << kernel;
+}
+
 // Windows that threads gather, and that the copy engine brings for tiles of a block each and for tiles
 // that blocks share.
 TEST_F(GpuServiceKernel, AConvolutionOfImagesChannelsLastIsTunedWithEachWayToReadWindows) {

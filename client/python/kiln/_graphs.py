@@ -51,7 +51,7 @@ def place_of(node: fx.Node) -> str:
 
 #: The names of the ops that a kernel of a family may compute.
 _OPS_OF = {"convolution": "convolution", "attention": "attention", "attention_gradient": "attention",
-           "matmul": r"(mm|matmul|^linear)(_|$)"}
+           "matmul": r"(mm|matmul|^linear)(_|$)", "products": r"(mm|matmul|^linear)(_|$)"}
 
 
 def _nodes_to_blame(nodes: Sequence[fx.Node], failure: str) -> list[fx.Node]:

@@ -12,7 +12,6 @@
 namespace kiln {
 namespace {
 
-constexpr int64_t kMostFewRows = 32;
 constexpr size_t kMostListed = 8;
 
 tl::unexpected<Error> cannot_stream(std::string_view what) {
@@ -53,7 +52,13 @@ double estimate(const CudaFewRowsSchedule& schedule, const MatmulProblem& proble
 }
 
 std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target& target) {
-  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  return ranked_few_rows(MatmulProblem::of(workload.graph), target);
+}
+
+}  // namespace
+
+std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target& target,
+                                      int parts) {
   const CudaLimits limits = cuda_limits(target);
   std::vector<RankedDecisions<CudaFewRowsSchedule>> ranked;
   for (const int columns : {16, 32, 64})
@@ -66,7 +71,7 @@ std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target
           schedule.bk = depth;
           schedule.warps = warps;
           schedule.splits = splits;
-          if (fits(schedule, problem))
+          if (columns % (16 * parts) == 0 && fits(schedule, problem))
             ranked.push_back({estimate(schedule, problem, limits), schedule});
         }
   const auto tile = [](const CudaFewRowsSchedule& x) { return std::make_pair(x.bn, x.splits); };
@@ -75,8 +80,6 @@ std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target
   };
   return most_promising(std::move(ranked), kMostListed, tile, form, kMostListed);
 }
-
-}  // namespace
 
 int CudaFewRowsSchedule::shared_bytes() const {
   return warps * bm * (bn + 8) * 4;  // matmul.cuh: Staging
@@ -108,7 +111,7 @@ bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
 
 const KernelTemplate& cuda_few_rows() {
   static const PrintedTemplate<CudaFewRowsSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_few_rows,

@@ -94,6 +94,9 @@ Result<Source> print_cuda_narrow_matmul(const Graph& graph,
                                         const CudaNarrowMatmulSchedule& schedule,
                                         const Target& target);
 
+// Rows of a product that waits for memory.
+inline constexpr int64_t kMostFewRows = 32;
+
 // Few rows of halves with lines that are contiguous by depth, which go from memory into registers:
 // kernels that wait for memory.
 struct CudaFewRowsSchedule {
@@ -121,6 +124,10 @@ struct CudaFewRowsSchedule {
 
 // Whether all rows, registers and steps go together.
 bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem);
+
+// Best guess first, of tiles whose columns are those of so many second operands in 16 each.
+std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target& target,
+                                      int parts = 1);
 
 // REQUIRES: what "cuda.matmul.few_rows" covers. Errors as of print_cuda_matmul().
 Result<Source> print_cuda_few_rows(const Graph& graph, const CudaFewRowsSchedule& schedule,

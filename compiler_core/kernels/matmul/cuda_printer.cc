@@ -70,8 +70,9 @@ class CudaMatmulKernel {
  private:
   std::string print_few_rows() const {
     return fmt::format(
-        "  multiply_few_rows<{}, A, B, Tiling>(a, b, row0, column0, begin, end, ready{} != 0, {}, "
-        "shared_memory());\n",
+        "  const B::stored* const parts[1] = {{b}};\n"
+        "  multiply_few_rows<{}, A, B, Tiling>(a, parts, B::lines, row0, column0, begin, end, "
+        "ready{} != 0, {}, shared_memory());\n",
         problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", problem_.b.input,
         may_let_next_begin(graph_));
   }

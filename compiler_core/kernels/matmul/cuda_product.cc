@@ -72,7 +72,8 @@ class ProductKernel {
     device.insert(device.end(), p.device.begin(), p.device.end());
     Source source;
     source.recipe = argument_recipe(p.graph);
-    source.text = cuda_preamble(p.graph, p.lanes, device) + p.operands + print_tiling() + p.loader;
+    source.text = cuda_preamble(p.graph, p.lanes, device) + p.operands +
+                  print_tiling(p.types, schedule_) + p.loader;
     Phase phase{"multiply", p.grid, schedule_.threads(), schedule_.cluster,
                 p.shared_bytes > 0 ? p.shared_bytes : schedule_.shared_bytes(p.types)};
     std::string more;
@@ -102,29 +103,8 @@ class ProductKernel {
   // REQUIRES: sizes are constants, as where sums are split.
   int64_t elements() const { return (product_.batches * product_.m * product_.n).constant(); }
 
-  std::string print_tiling() const {
-    return fmt::format(
-        "using Value = {};\n"
-        "struct Tiling {{\n"
-        "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
-        "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n",
-        value_type(product_.types.result), schedule_.bm, schedule_.bn, schedule_.bk,
-        schedule_.stages, schedule_.warps_m, schedule_.warps_n);
-  }
-
-  // Declares `begin` and `end`, the steps of the depth that this block takes.
-  std::string print_steps() const {
-    if (!product_.k.is_constant())
-      return fmt::format("  const int begin = 0, end = static_cast<int>({});\n",
-                         ceil_text(product_.k, schedule_.bk));
-    const int64_t steps = ceil_div(product_.k.constant(), schedule_.bk);
-    const int64_t split_steps = ceil_div(steps, schedule_.splits);
-    return fmt::format("  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n",
-                       split_steps, split_steps, steps, split_steps, steps);
-  }
-
   std::string print_multiply() const {
-    std::string text = print_place() + product_.pointers + print_steps();
+    std::string text = print_place() + product_.pointers + print_steps(product_.k, schedule_);
     text += !product_.multiply.empty()
                 ? product_.multiply
                 : fmt::format(
@@ -243,7 +223,52 @@ class ProductKernel {
   const bool repairs_;
 };
 
+// C text: the vector `acc` of the sums `sums` of a product.
+std::string declare_sums(std::string_view acc, std::string_view sums, DType result) {
+  return fmt::format("    const {} {} = {}({});\n", register_type(result), acc, wrapping(result),
+                     sums);
+}
+
+// `sums`: declares what the printer's products are bound to.
+EpilogueText ended_epilogue(ExpressionPrinter& printer, const Graph& graph, int position,
+                            const std::vector<Index>& at, std::string once, const std::string& sums,
+                            bool returns) {
+  if (returns) {
+    const NodeId output = graph.outputs()[static_cast<size_t>(position)];
+    const std::string value = printer.value(output, at).name;
+    printer.emit(Level::kInner, fmt::format("return pack<{}>({}).word[0];",
+                                            memory_type(graph.node(output).dtype), value));
+  } else {
+    printer.store(position, at);
+  }
+  once += printer.take(Level::kKernel, 2);
+  std::string vector = "    const AllLanes live{};\n" + sums;
+  vector += printer.take(Level::kOuter, 4);
+  vector += printer.take(Level::kInner, 4);
+  return {std::move(once), std::move(vector)};
+}
+
 }  // namespace
+
+std::string print_tiling(const Product& types, const CudaMatmulSchedule& schedule) {
+  return fmt::format(
+      "using Value = {};\n"
+      "struct Tiling {{\n"
+      "  static constexpr int rows = {}, columns = {}, depth = {}, stages = {};\n"
+      "  static constexpr int warp_rows = {}, warp_columns = {};\n}};\n",
+      value_type(types.result), schedule.bm, schedule.bn, schedule.bk, schedule.stages,
+      schedule.warps_m, schedule.warps_n);
+}
+
+std::string print_steps(const Dim& depth, const CudaMatmulSchedule& schedule) {
+  if (!depth.is_constant())
+    return fmt::format("  const int begin = 0, end = static_cast<int>({});\n",
+                       ceil_text(depth, schedule.bk));
+  const int64_t steps = ceil_div(depth.constant(), schedule.bk);
+  const int64_t split_steps = ceil_div(steps, schedule.splits);
+  return fmt::format("  const int begin = split * {}, end = begin + {} < {} ? begin + {} : {};\n",
+                     split_steps, split_steps, steps, split_steps, steps);
+}
 
 EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
                               const std::vector<Index>& at, std::string once,
@@ -251,20 +276,24 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
   ExpressionPrinter printer(graph, Dialect::kCuda);
   printer.bind(product, {"acc", Level::kInner});
   if (ends.addend != kInvalidNode) printer.bind_packed(ends.addend, "addend");
-  if (ends.returns) {
-    const NodeId output = graph.outputs()[0];
-    const std::string value = printer.value(output, at).name;
-    printer.emit(Level::kInner, fmt::format("return pack<{}>({}).word[0];",
-                                            memory_type(graph.node(output).dtype), value));
-  } else {
-    printer.store(0, at);
+  return ended_epilogue(printer, graph, 0, at, std::move(once), declare_sums("acc", "sums", result),
+                        ends.returns);
+}
+
+EpilogueText joined_epilogue(const Graph& graph, int position, const std::vector<NodeId>& products,
+                             int lanes, bool returns) {
+  ExpressionPrinter printer(graph, Dialect::kCuda);
+  std::string sums;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const std::string acc = fmt::format("acc{}", i);
+    printer.bind(products[i], {acc, Level::kInner});
+    sums += declare_sums(acc, fmt::format("sums{}", i), graph.node(products[i]).dtype);
   }
-  once += printer.take(Level::kKernel, 2);
-  std::string vector = fmt::format("    const AllLanes live{{}};\n    const {} acc = {}(sums);\n",
-                                   register_type(result), wrapping(result));
-  vector += printer.take(Level::kOuter, 4);
-  vector += printer.take(Level::kInner, 4);
-  return {std::move(once), std::move(vector)};
+  const Shape& shape = graph.node(products[0]).shape;
+  const std::vector<Index> at = {
+      LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, shape[0]},
+      LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, shape[1], lanes}};
+  return ended_epilogue(printer, graph, position, at, "", sums, returns);
 }
 
 EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes,

@@ -35,9 +35,20 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
 EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes,
                              const EpilogueEnds& ends = {});
 
+// The epilogue of output `position` of `graph`, [rows, columns] computed from `products`, of which the
+// sums of LANES columns from `column` on are `sums0`, `sums1`. `returns`: as of EpilogueEnds.
+EpilogueText joined_epilogue(const Graph& graph, int position, const std::vector<NodeId>& products,
+                             int lanes, bool returns);
+
 // Results a vector: as many as fit 16 bytes of `graph`'s first output and divide its row of
 // `columns`, so that no vector is only partly there.
 int product_lanes(const Graph& graph, const Dim& columns);
+
+// Declares Value, and the Tiling of a kernel of `types`.
+std::string print_tiling(const Product& types, const CudaMatmulSchedule& schedule);
+
+// Declares `begin` and `end`, the steps of the depth that block `split` of `schedule.splits` takes.
+std::string print_steps(const Dim& depth, const CudaMatmulSchedule& schedule);
 
 struct CudaProduct {
   const Graph& graph;

@@ -11,10 +11,6 @@
 namespace kiln {
 namespace {
 
-// Shared memory of a block, of so many an SM; each takes 1 KB more.
-constexpr int most_shared(int blocks) {
-  return (228 << 10) / blocks / 1024 * 1024 - 1024;
-}
 constexpr int kStepBytes = WgmmaMatmulSchedule::kStepBytes;
 // A core compiles one in 0.2 s. tests/gpu/LOG.md: the best, or one 2 % from it, is among so many.
 constexpr size_t kMostCandidates = 4;
@@ -91,15 +87,15 @@ int WgmmaMatmulSchedule::multiplying_registers(int least_copying, bool promotes)
 
 int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
   if (boxes) return bn % 64 == 0 ? 64 : 32;
-  return bn % 64 == 0 &&
-                 stages * (bm + bn) * kStepBytes + groups * 64 * 72 * 4 < most_shared(blocks) - 2048
+  return bn % 64 == 0 && stages * (bm + bn) * kStepBytes + groups * 64 * 72 * 4 <
+                             most_shared_bytes(blocks) - 2048
              ? 64
              : 32;
 }
 
 int WgmmaMatmulSchedule::boxes() const {
   const int columns = staged_columns(true), all = bm / groups / 64 * (bn / columns);
-  const int left = most_shared(blocks) - 2048 - stages * (bm + bn) * kStepBytes;
+  const int left = most_shared_bytes(blocks) - 2048 - stages * (bm + bn) * kStepBytes;
   return std::clamp(left / (groups * 4 * 16 * columns * 2), std::min(all, 2), std::min(all, 4));
 }
 
@@ -146,7 +142,8 @@ int64_t scale_columns(const MatmulProblem& problem) {
 }
 
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes) {
-  return schedule.go_together() && schedule.shared_bytes(boxes) <= most_shared(schedule.blocks) &&
+  return schedule.go_together() &&
+         schedule.shared_bytes(boxes) <= most_shared_bytes(schedule.blocks) &&
          ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches <
              int64_t{1} << 31;
 }
@@ -266,15 +263,10 @@ std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& t
       [&](const auto& tried) { return fits(tried, workload.graph); });
 }
 
-namespace {
-
-// tests/gpu/LOG.md: large products reach what cuBLAS does, those of few rows wait for memory.
-double wgmma_efficiency(const Workload& workload) {
+double wgmma_efficiency(const MatmulProblem& problem) {
   constexpr int64_t kFewRows = 64;
-  return MatmulProblem::of(workload.graph).m <= kFewRows ? 0.55 : 0.92;
+  return problem.m <= kFewRows ? 0.55 : 0.92;
 }
-
-}  // namespace
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
@@ -285,7 +277,10 @@ const KernelTemplate& wgmma_matmul() {
       .check = check_wgmma,
       .candidates = wgmma_candidates,
       .print_for = print_wgmma_matmul,
-      .expected_efficiency = wgmma_efficiency,
+      .expected_efficiency =
+          [](const Workload& workload) {
+            return wgmma_efficiency(MatmulProblem::of(workload.graph));
+          },
   });
   return made;
 }

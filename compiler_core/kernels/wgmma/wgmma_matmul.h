@@ -60,6 +60,11 @@ struct WgmmaMatmulSchedule {
   int shared_bytes(bool boxes) const;
 };
 
+// Dynamic shared memory of a block at most, of so many an SM; each takes 1 KB more.
+constexpr int most_shared_bytes(int blocks) {
+  return (228 << 10) / blocks / 1024 * 1024 - 1024;
+}
+
 // kUnsupported: what the copy engine or the tensor cores lack for this workload's operands.
 // REQUIRES: workload.family is kMatmul.
 Status check_wgmma(const Workload& workload);
@@ -92,6 +97,10 @@ std::span<const WgmmaTile> wgmma_tiles();
 double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem);
 double tile_cycles(const WgmmaMatmulSchedule& schedule);
 double memory_cycles(double bytes, int64_t blocks);
+
+// The part of a device's least time that such a kernel reaches (tests/gpu/LOG.md): large products do what
+// cuBLAS does, those of few rows wait for memory.
+double wgmma_efficiency(const MatmulProblem& problem);
 
 // Schedules of tiles for which `fits` is true with some number of stages, best guess first.
 // `operand_bytes`: what memory has of the operands, where that is less than the problem says

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/fusion/element_loads.h"
+#include "compiler_core/plan/joined_products.h"
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
 
@@ -24,12 +26,15 @@ constexpr int64_t kFewElements = 1 << 15;  // their kernel takes no longer than 
 // kMaxTrials of them. So all offers together are linear in the kernels, and no kernel is passed
 // over only because others read the same value.
 constexpr int kMaxPassedOver = 256;
+// Products of so many tiles of so many rows and columns fill a device several times.
+constexpr int64_t kManyTiles = 512, kTileSide = 128;
 
 // A kernel so far, with the facts that cheaply decide whether two could share an iteration space.
 struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
   bool product = false;       // has a matmul, a convolution or a node that is a kernel of its own
+  NodeId first_operand = kInvalidNode;  // of its matmuls, of all the same one
   std::optional<ReductionSizes> reduction;
   Dim elements;  // of the iteration space
   int nodes = 0;
@@ -47,8 +52,9 @@ struct Kernel {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, MaterialisedValues& values)
+  Fuser(const Graph& graph, const PartitionRules& rules, MaterialisedValues& values)
       : graph_(graph),
+        rules_(rules),
         values_(values),
         is_output_(outputs_of(graph)),
         owner_(static_cast<size_t>(graph.size()), -1),
@@ -76,6 +82,7 @@ class Fuser {
       grow(k);
       offer(k);
     }
+    join_products();
     std::vector<KernelOutputs> result;
     for (Kernel& kernel : kernels_)
       if (!kernel.outputs.empty()) result.push_back(std::move(kernel.outputs));
@@ -112,6 +119,7 @@ class Fuser {
       ++kernel.nodes;
       kernel.product =
           kernel.product || traits(node.op).kind == OpKind::kContract || stands_alone(node.op);
+      if (node.op == Op::kMatmul) kernel.first_operand = node.operands[0];
       if (traits(node.op).kind == OpKind::kReduce) {
         kernel.reduction = reduction_sizes(graph_, node);
         kernel.elements = elements(node.operands[0]);
@@ -190,6 +198,20 @@ class Fuser {
       if (const auto reduced = at(k).reduced_elements()) siblings(id, *reduced);
     }
     return found;
+  }
+
+  // Joins each kernel of a matmul with the last one before it that has the same first operand.
+  void join_products() {
+    if (rules_.most_joined_rows == 0) return;
+    std::map<NodeId, int> last;  // by first operand
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) {
+      const NodeId first_operand = at(k).first_operand;
+      if (first_operand == kInvalidNode) continue;
+      const auto [before, is_first] = last.try_emplace(first_operand, k);
+      if (is_first) continue;
+      join(before->second, k);
+      before->second = k;
+    }
   }
 
   static bool may_share_space(const Kernel& a, const Kernel& b) {
@@ -279,7 +301,8 @@ class Fuser {
       }
     std::sort(outputs.begin(), outputs.end());
     for (NodeId id : inner) values_.stored[static_cast<size_t>(id)] = false;
-    if (outputs.empty() || !is_one_kernel(outputs)) {
+    const bool products = at(k).product;
+    if (outputs.empty() || !(products ? are_joined_products(outputs) : is_one_kernel(outputs))) {
       for (NodeId id : inner) values_.stored[static_cast<size_t>(id)] = true;
       return false;
     }
@@ -308,7 +331,24 @@ class Fuser {
     return !costs_divisions(graph);
   }
 
+  // Products that fill a device several times gain nothing from one another, unless one result needs two
+  // of them: the first one's is not stored then.
+  bool are_joined_products(const KernelOutputs& outputs) const {
+    const auto cut = extract_kernel(graph_, values_, outputs);
+    if (!cut) return false;
+    const auto made = make_workload(cut->graph);
+    if (!made || made->workload.family != Family::kProducts) return false;
+    const Graph& graph = made->workload.graph;
+    const JoinedProducts joined = *find_joined_products(graph);
+    const int64_t rows = graph.node(joined.first_operand).shape[0].constant();
+    int64_t tiles = 0;
+    for (NodeId id : graph.outputs())
+      tiles += ceil_div(rows, kTileSide) * ceil_div(graph.node(id).shape[1].constant(), kTileSide);
+    return rows <= rules_.most_joined_rows && (tiles <= kManyTiles || joined.outputs.size() == 1);
+  }
+
   const Graph& graph_;
+  const PartitionRules& rules_;
   MaterialisedValues& values_;
   std::vector<bool> is_output_;
   std::vector<Kernel> kernels_;
@@ -336,8 +376,9 @@ bool costs_divisions(const Graph& kernel) {
          !std::all_of(nodes.begin(), nodes.end(), has_few);
 }
 
-std::vector<KernelOutputs> fuse_kernels(const Graph& graph, MaterialisedValues& values) {
-  return Fuser(graph, values).run();
+std::vector<KernelOutputs> fuse_kernels(const Graph& graph, const PartitionRules& rules,
+                                        MaterialisedValues& values) {
+  return Fuser(graph, rules, values).run();
 }
 
 }  // namespace kiln

@@ -13,7 +13,9 @@ using KernelOutputs = std::vector<NodeId>;  // what one kernel stores, ascending
 // Joins kernels, at first one for each materialised value: a producer with its consumer, and
 // siblings that read the same buffer, where one iteration space holds both. classify() has the last
 // word on every join. Values that are needed only inside a joined kernel stop being materialised.
-std::vector<KernelOutputs> fuse_kernels(const Graph& graph, MaterialisedValues& values);
+// Then products of one first operand, as far as `rules` have it.
+std::vector<KernelOutputs> fuse_kernels(const Graph& graph, const PartitionRules& rules,
+                                        MaterialisedValues& values);
 
 // Whether the kernel reads a View of a View, as arises where values of one size but different shapes
 // come together, and has so many elements that an index's divisions cost more than a launch.

@@ -64,7 +64,8 @@ class Cutter {
   // splitting an axis is always possible, joining two is not.
   void choose_space() {
     for (NodeId id : members_)
-      if (!is_input(id) && graph_.node(id).op == Op::kMatmul) return;
+      if (!is_input(id) && graph_.node(id).op == Op::kMatmul) products_.push_back(id);
+    if (!products_.empty()) return;
     for (NodeId id : members_) {
       const Node& node = graph_.node(id);
       if (is_input(id) || traits(node.op).kind != OpKind::kReduce) continue;
@@ -178,8 +179,22 @@ class Cutter {
         return builder_.reshape(value, reduced_space_);
       return value;
     }
+    if (const auto shape = shape_of_joined(node)) return builder_.reshape(value, *shape);
     const Shape& first = graph_.node(outputs_[0]).shape;
     return numel(node.shape) == numel(first) ? builder_.reshape(value, first) : value;
+  }
+
+  // Of products of one first operand, the shape of those that have as many results, whatever shape those
+  // have in the end.
+  std::optional<Shape> shape_of_joined(const Node& result) const {
+    if (products_.size() < 2) return std::nullopt;
+    const auto first_operand = [this](NodeId id) { return graph_.node(id).operands[0]; };
+    std::optional<Shape> found;
+    for (NodeId id : products_) {
+      if (first_operand(id) != first_operand(products_[0])) return std::nullopt;
+      if (numel(graph_.node(id).shape) == numel(result.shape)) found = graph_.node(id).shape;
+    }
+    return found;
   }
 
   // The value in the order of the operand of `view`: its axes in that order, those of size 1
@@ -198,7 +213,8 @@ class Cutter {
   std::vector<NodeId> inputs_;
   std::unordered_map<NodeId, NodeId> map_;
   Shape space_, reduced_space_;
-  std::vector<int> reduced_;  // axes of space_; empty without reductions
+  std::vector<NodeId> products_;  // the kernel's matmuls
+  std::vector<int> reduced_;      // axes of space_; empty without reductions
   ReductionSizes sizes_;
   GraphBuilder builder_;
 };

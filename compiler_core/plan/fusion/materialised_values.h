@@ -53,6 +53,9 @@ struct PartitionRules {
   // Gradients of attention are two kernels that keep no scores (attention_gradient.h): a matter of the
   // target as well. Else each of their products is one.
   bool gradients = false;
+  // Matmuls of one first operand of at most so many rows are one kernel (joined_products.h): a matter of
+  // the target as well. 0: none are.
+  int64_t most_joined_rows = 0;
   bool operator==(const PartitionRules&) const = default;
 };
 

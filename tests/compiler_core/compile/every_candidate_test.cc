@@ -339,7 +339,8 @@ return %24
 )"};
 
 // Products that are read so on sm_90a alone: of 8 bits as they are stored (plan/alternatives.h), of
-// matrices that an index picks (plan/picked_products.h).
+// matrices that an index picks (plan/picked_products.h). And those of one first operand, a gate of many
+// rows, queries, keys and values of few (plan/joined_products.h).
 constexpr const char* kHopperGraphs[] = {
     R"(kiln.graph 1
 %0 = input 0 : f32[512,1,16,1]
@@ -401,6 +402,35 @@ return %11
 %4 = cast %2 : i32[4096,14336]
 %5 = matmul %3 %4 : i32[512,14336]
 return %5
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[512,2048]
+%1 = input 1 : bf16[5504,2048]
+%2 = view %1 strides=[1,2048] offset=[0] : bf16[2048,5504]
+%3 = input 2 : bf16[5504,2048]
+%4 = view %3 strides=[1,2048] offset=[0] : bf16[2048,5504]
+%5 = matmul %0 %2 : f32[512,5504]
+%6 = matmul %0 %4 : f32[512,5504]
+%7 = tanh %5 : f32[512,5504]
+%8 = mul %6 %7 : f32[512,5504]
+%9 = cast %8 : bf16[512,5504]
+return %9
+)",
+    R"(kiln.graph 1
+%0 = input 0 : bf16[16,2048]
+%1 = input 1 : bf16[2048,2048]
+%2 = view %1 strides=[1,2048] offset=[0] : bf16[2048,2048]
+%3 = input 2 : bf16[512,2048]
+%4 = view %3 strides=[1,2048] offset=[0] : bf16[2048,512]
+%5 = input 3 : bf16[512,2048]
+%6 = view %5 strides=[1,2048] offset=[0] : bf16[2048,512]
+%7 = matmul %0 %2 : f32[16,2048]
+%8 = cast %7 : bf16[16,2048]
+%9 = matmul %0 %4 : f32[16,512]
+%10 = cast %9 : bf16[16,512]
+%11 = matmul %0 %6 : f32[16,512]
+%12 = cast %11 : bf16[16,512]
+return %8 %10 %12
 )"};
 
 Target target_of(size_t index) {

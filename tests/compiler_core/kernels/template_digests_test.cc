@@ -29,6 +29,7 @@
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
 #include "tests/compiler_core/kernels/gradient_graph.h"
+#include "tests/compiler_core/kernels/joined_workloads.h"
 #include "tests/compiler_core/kernels/open_workloads.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
 
@@ -172,6 +173,10 @@ const std::vector<NamedWorkload>& named_workloads() {
     }
     add("a call", call());
     add("halves, few rows", testing::plain_product(DType::kBF16, 12, 96, 512, {false, true}).graph);
+    add("halves, projections of few rows",
+        testing::projections(DType::kBF16, 12, 512, {96, 32}).graph);
+    add("halves, projections", testing::projections(DType::kBF16, 200, 256, {128, 72, 72}).graph);
+    add("halves, a gate", testing::gated(DType::kBF16, 200, 256, 96).graph);
     add("halves, lines of odd lengths", odd_product());
     add("f32, not deep", testing::plain_product(DType::kF32, 128, 64, 40).graph);
     add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));

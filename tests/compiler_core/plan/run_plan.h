@@ -113,11 +113,11 @@ inline std::vector<Tensor> run_plan(const Plan& plan, const std::vector<const Te
 }
 
 // The program's plan. It gives bit for bit what the interpreter does for inputs at random: else the test fails.
-inline Plan right_plan(const Graph& program) {
+inline Plan right_plan(const Graph& program, const PartitionRules& rules = {}) {
   const auto form = normalise(program);
   EXPECT_TRUE(form.has_value()) << form.error().message;
   if (!form) return {};
-  auto made = plan(form->graph);
+  auto made = plan(form->graph, rules);
   EXPECT_TRUE(made.has_value()) << made.error().message;
   if (!made) return {};
   const std::vector<Tensor> inputs = random_inputs(form->graph, 1);

@@ -9,9 +9,11 @@
 // In front of it stand matmul.cuh and what that needs: A, B, Tiling.
 namespace {
 
-template <class Core, class A, class B, class Tiling>
+// Of `parts` second operands, the tile has as many columns of each, side by side.
+template <class Core, class A, class B, class Tiling, int parts>
 struct FewRows {
   using Stored = typename B::stored;
+  static constexpr int width = Tiling::columns / parts;  // columns of a part
   static constexpr int warps = Tiling::warp_columns;
   static constexpr int sixteens = Tiling::columns / 16, eights = Tiling::rows / 8;
   static constexpr int turns = Tiling::depth / 32;
@@ -23,22 +25,23 @@ struct FewRows {
   };
 
   float sum[sixteens][eights][4];
-  const Stored *a, *b;
-  int row, column;
+  const Stored* a;
+  const Stored* const (&b)[parts];
+  int row, column, columns;
 
-  // The tile begins at (row, column).
-  KILN_MEMBER FewRows(const Stored* a, const Stored* b, int row, int column)
-      : a(a), b(b), row(row + lane() / 4), column(column + lane() / 4) {
+  // The tile begins at (row, column) of matrices of so many columns.
+  KILN_MEMBER FewRows(const Stored* a, const Stored* const (&b)[parts], int row, int column, int columns)
+      : a(a), b(b), row(row + lane() / 4), column(column + lane() / 4), columns(columns) {
     _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
       _Pragma("unroll") for (int i = 0; i < eights; ++i)
         _Pragma("unroll") for (float& x : sum[j][i]) x = 0;
   }
   KILN_INLINE int lane() { return thread_index() % 32; }
 
-  // Lines that there are not are the last one: nobody stores what becomes of them.
+  // Lines that there are not are the last of `all`: nobody stores what becomes of them.
   template <class Operand, int lines>
-  KILN_INLINE void load(const Stored* from, int line, int depth, Bits<16>& x) {
-    if constexpr (Operand::lines % lines != 0) line = smaller(line, Operand::lines - 1);
+  KILN_INLINE void load(const Stored* from, int line, int all, int depth, Bits<16>& x) {
+    if constexpr (Operand::lines % lines != 0) line = smaller(line, all - 1);
     if (whole_depth || depth < Operand::depth) {
       load_input(from + static_cast<index_t>(line) * Operand::line_stride + depth, x);
     } else {
@@ -52,13 +55,13 @@ struct FewRows {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
       _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
         _Pragma("unroll") for (int half = 0; half < 2; ++half)
-            load<B, Tiling::columns>(b, column + j * 16 + half * 8, depth_of(number, turn),
-                                     step.of_b[turn][j][half]);
+            load<B, width>(b[j * 16 / width], column + j * 16 % width + half * 8, columns,
+                           depth_of(number, turn), step.of_b[turn][j][half]);
   }
   KILN_MEMBER void load_a(int number, Step& step) const {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
       _Pragma("unroll") for (int i = 0; i < eights; ++i)
-          load<A, Tiling::rows>(a, row + i * 8, depth_of(number, turn), step.of_a[turn][i]);
+          load<A, Tiling::rows>(a, row + i * 8, A::lines, depth_of(number, turn), step.of_a[turn][i]);
   }
   KILN_MEMBER void load(int number, Step& step) const {
     load_b(number, step);
@@ -87,18 +90,18 @@ struct FewRows {
   }
 };
 
-// As multiply_tile(); `shared` has room for the staged sums of every warp. Waits for the kernel in
-// front of this one, before which it reads of b what it needs first if that is ready, and lets the
-// next one begin if it may.
-template <class Core, class A, class B, class Tiling>
-KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B::stored* b, int row,
-                                   int column, int begin, int end, bool b_is_ready, bool lets_next_begin,
-                                   char* shared) {
-  using Rows = FewRows<Core, A, B, Tiling>;
+// As multiply_tile(), of second operands of so many columns each; `shared` has room for the staged sums
+// of every warp. Waits for the kernel in front of this one, before which it reads of b what it needs
+// first if that is ready, and lets the next one begin if it may.
+template <class Core, class A, class B, class Tiling, int parts>
+KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B::stored* const (&b)[parts],
+                                   int columns, int row, int column, int begin, int end, bool b_is_ready,
+                                   bool lets_next_begin, char* shared) {
+  using Rows = FewRows<Core, A, B, Tiling, parts>;
   constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
   constexpr int of_warp = Tiling::rows * pitch;
   const int warp = thread_index() / 32;
-  Rows rows(a, b, row, column);
+  Rows rows(a, b, row, column, columns);
   // Two steps in registers, each of which is asked for anew when it has been multiplied.
   typename Rows::Step even, odd;
   int step = begin + warp;

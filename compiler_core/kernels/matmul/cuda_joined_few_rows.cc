@@ -1,0 +1,195 @@
+#include "compiler_core/kernels/matmul/cuda_joined_few_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "compiler_core/kernels/matmul/cuda_product.h"
+#include "compiler_core/kernels/matmul/joined_problem.h"
+#include "compiler_core/kernels/printed_template.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/expression.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kLanes = 8;  // results a vector: 16 bytes of halves
+
+class JoinedFewRowsKernel {
+ public:
+  JoinedFewRowsKernel(const Graph& graph, const CudaJoinedFewRowsSchedule& schedule)
+      : graph_(graph),
+        schedule_(schedule),
+        problem_(JoinedProblem::of(graph)),
+        width_(problem_.width(schedule.bn)) {}
+
+  Source print(const Target& target) const {
+    const CudaMatmulSchedule tiles = schedule_.tiles();
+    Source source;
+    source.recipe = argument_recipe(graph_);
+    source.text = cuda_preamble(graph_, kLanes, {"mma.cuh", "matmul.cuh", "matmul_few_rows.cuh"}) +
+                  print_operands() + print_tiling(problem_.all, tiles);
+    const int64_t blocks = problem_.tiles_before(problem_.parts.size(), schedule_.bn);
+    Phase phase{"multiply", blocks * schedule_.splits, schedule_.threads(), schedule_.splits,
+                schedule_.shared_bytes()};
+    KernelParameters parameters(graph_);
+    for (const int input : second_operands()) parameters.add_ready(input);
+    source.text += cuda_kernel(
+        "multiply", graph_, schedule_.threads(), schedule_.blocks_an_sm(cuda_limits(target)),
+        print_place() + print_steps(problem_.all.k, tiles) + print_multiply() + print_ending(),
+        parameters.text(), KernelStart::kAsTheBodySays);
+    phase.arguments = std::move(parameters).arguments();
+    source.recipe.phases.push_back(std::move(phase));
+    return source;
+  }
+
+ private:
+  bool meets_in_cluster() const { return schedule_.splits > 1; }
+
+  std::set<int> second_operands() const {
+    std::set<int> inputs;
+    for (const auto& part : problem_.parts)
+      for (const MatmulOperand& operand : part.b) inputs.insert(operand.input);
+    return inputs;
+  }
+
+  // The types A and B. B has as many lines as divide every output's columns: tiles that all are whole
+  // need not look where they end.
+  std::string print_operands() const {
+    int64_t common = 0;
+    for (const auto& part : problem_.parts) common = std::gcd(common, part.n);
+    const auto operand = [&](std::string_view name, int64_t lines, int64_t stride) {
+      return fmt::format(
+          "struct {} {{\n"
+          "  using stored = {};\n"
+          "  static constexpr int lines = {}, depth = {};\n"
+          "  static constexpr index_t line_stride = {};\n}};\n",
+          name, memory_type(problem_.all.stored), lines, problem_.all.k, stride);
+    };
+    return operand("A", problem_.all.m, problem_.all.a.row_stride) +
+           operand("B", common, problem_.all.b.column_stride);
+  }
+
+  std::string print_place() const {
+    const auto first_tiles = [&] {
+      std::vector<std::string> tiles;
+      for (size_t i = 0; i < problem_.parts.size(); ++i)
+        tiles.push_back(std::to_string(problem_.tiles_before(i, schedule_.bn)));
+      return tiles;
+    };
+    std::string text = fmt::format(
+        "  const int tile = static_cast<int>(block_index()){};\n"
+        "  const int split = {};\n"
+        "  const int part = {};\n"
+        "  const int columns = {};\n"
+        "  const int column0 = (tile - ({})) * {};\n"
+        "  const A::stored* a = in{} + {};\n"
+        "  const B::stored* const b[{}] = {{\n",
+        meets_in_cluster() ? fmt::format(" / {}", schedule_.splits) : "",
+        meets_in_cluster() ? "cluster_rank()" : "0", problem_.part_of("tile", schedule_.bn),
+        problem_.by_part("part", [](const auto& part) { return std::to_string(part.n); }),
+        problem_.by_part("part", first_tiles()), width_, problem_.all.a.input,
+        problem_.all.a.offset, problem_.products);
+    for (size_t i = 0; i < static_cast<size_t>(problem_.products); ++i)
+      text += fmt::format("      {},\n", problem_.by_part("part", [&](const auto& part) {
+        return fmt::format("in{} + {}", part.b[i].input, part.b[i].offset);
+      }));
+    return text + "  };\n";
+  }
+
+  std::string print_multiply() const {
+    return fmt::format(
+        "  multiply_few_rows<{}, A, B, Tiling>(a, b, columns, 0, column0, begin, end, {}, {}, "
+        "shared_memory());\n",
+        problem_.all.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", problem_.are_ready(),
+        may_let_next_begin(graph_));
+  }
+
+  // The blocks of a cluster divide the vectors of their tile, and add up what all have staged.
+  std::string print_ending() const {
+    const std::string first = meets_in_cluster()
+                                  ? fmt::format("split * {} + thread_index()", schedule_.threads())
+                                  : "thread_index()";
+    std::string text = meets_in_cluster() ? "  cluster_barrier();\n" : "";
+    text += fmt::format(
+        "  _Pragma(\"unroll 2\") for (int i = {0}; i < Tiling::rows * {1} / LANES; i += {2}) {{\n"
+        "    const int tile_row = i / ({1} / LANES), tile_column = i % ({1} / LANES) * LANES;\n"
+        "    const index_t row = tile_row, column = column0 + tile_column;\n"
+        "    if (row >= {3} || column >= columns) continue;\n",
+        first, width_, schedule_.splits * schedule_.threads(), problem_.all.m);
+    for (int i = 0; i < problem_.products; ++i)
+      text += print_sums(fmt::format("sums{}", i),
+                         fmt::format("tile_row, tile_column + {}", i * width_));
+    for (size_t i = 0; i < problem_.parts.size(); ++i) {
+      const EpilogueText epilogue = joined_epilogue(
+          graph_, static_cast<int>(i), problem_.parts[i].nodes.products, kLanes, false);
+      text +=
+          fmt::format("    if (part == {}) {{\n{}{}    }}\n", i, epilogue.once, epilogue.vector);
+    }
+    text += "  }\n";
+    // Nobody ends while others read what it has staged.
+    return meets_in_cluster() ? text + "  cluster_barrier();\n" : text;
+  }
+
+  std::string print_sums(std::string_view sums, std::string_view at) const {
+    if (!meets_in_cluster())
+      return fmt::format(
+          "    const Vec<Value> {} = staged_sums<Tiling, Value>(shared_memory(), {});\n", sums, at);
+    return fmt::format(
+        "    Vec<Value> {0} = sums_of_block<Tiling, Value>(shared_memory(), 0, {1});\n"
+        "    _Pragma(\"unroll\") for (int rank = 1; rank < {2}; ++rank)\n"
+        "      {0} = {0} + sums_of_block<Tiling, Value>(shared_memory(), rank, {1});\n",
+        sums, at, schedule_.splits);
+  }
+
+  const Graph& graph_;
+  const CudaJoinedFewRowsSchedule schedule_;
+  const JoinedProblem problem_;
+  const int64_t width_;
+};
+
+bool fits_rows(const CudaJoinedFewRowsSchedule& schedule, const JoinedProblem& problem) {
+  return schedule.bn % (16 * problem.products) == 0 && fits(schedule, problem.all);
+}
+
+Status check_joined_few_rows(const Workload& workload) {
+  if (JoinedProblem::of(workload.graph).all.m <= kMostFewRows) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("kernels of few rows are not written for more than {}", kMostFewRows));
+}
+
+std::vector<Schedule> joined_few_rows_candidates(const Workload& workload, const Target& target) {
+  const JoinedProblem problem = JoinedProblem::of(workload.graph);
+  std::vector<Schedule> space = ranked_few_rows(problem.all, target, problem.products);
+  for (Schedule& schedule : space)
+    schedule.template_name = CudaJoinedFewRowsSchedule::kTemplate;  // of the same decisions
+  return space;
+}
+
+Result<Source> print_joined_few_rows(const Graph& graph, const CudaJoinedFewRowsSchedule& schedule,
+                                     const Target& target) {
+  TRY_STATUS(check_cluster(schedule.tiles(), target));
+  if (!fits_rows(schedule, JoinedProblem::of(graph)))
+    return fail(Code::kInvalidArgument,
+                "the operands do not allow " + to_schedule(schedule).to_string());
+  return JoinedFewRowsKernel(graph, schedule).print(target);
+}
+
+}  // namespace
+
+const KernelTemplate& cuda_joined_few_rows() {
+  static const PrintedTemplate<CudaJoinedFewRowsSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kProducts,
+      .check = check_joined_few_rows,
+      .candidates = joined_few_rows_candidates,
+      .print_for = print_joined_few_rows,
+      .expected_efficiency = [](const Workload&) { return 0.75; },
+  });
+  return made;
+}
+
+}  // namespace kiln

@@ -1,0 +1,63 @@
+#include "compiler_core/kernels/matmul/joined_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+
+namespace kiln {
+
+JoinedProblem JoinedProblem::of(const Graph& workload) {
+  const JoinedProducts joined = *find_joined_products(workload);
+  const Node& first = workload.node(joined.first_operand);
+  JoinedProblem problem;
+  problem.products = static_cast<int>(joined.outputs[0].products.size());
+  problem.all.stored = first.dtype;
+  problem.all.m = first.shape[0].constant();
+  problem.all.k = first.shape[1].constant();
+  problem.all.a = MatmulOperand::of(workload, joined.first_operand);
+  for (const JoinedOutput& output : joined.outputs) {
+    Part part{output, {}, workload.node(output.output).shape[1].constant()};
+    for (const NodeId product : output.products)
+      part.b.push_back(MatmulOperand::of(workload, workload.node(product).operands[1]));
+    problem.all.n += part.n * problem.products;
+    problem.parts.push_back(std::move(part));
+  }
+  problem.all.b = problem.parts[0].b[0];
+  problem.all.product = joined.outputs[0].products[0];
+  return problem;
+}
+
+int64_t JoinedProblem::tiles_before(size_t part, int64_t columns) const {
+  int64_t tiles = 0;
+  for (size_t i = 0; i < part; ++i) tiles += ceil_div(parts[i].n, width(columns));
+  return tiles;
+}
+
+std::string JoinedProblem::part_of(std::string_view tile, int64_t columns) const {
+  std::string text;
+  for (size_t i = 0; i + 1 < parts.size(); ++i)
+    text += fmt::format("{} < {} ? {} : ", tile, tiles_before(i + 1, columns), i);
+  return text + std::to_string(parts.size() - 1);
+}
+
+std::string JoinedProblem::by_part(std::string_view part,
+                                   const std::vector<std::string>& values) const {
+  if (std::ranges::all_of(values, [&](const auto& value) { return value == values[0]; }))
+    return values[0];
+  std::string text;
+  for (size_t i = 0; i + 1 < values.size(); ++i)
+    text += fmt::format("{} == {} ? {} : ", part, i, values[i]);
+  return text + values.back();
+}
+
+std::string JoinedProblem::are_ready() const {
+  std::vector<std::string> conditions;
+  for (const Part& part : parts)
+    for (const MatmulOperand& operand : part.b)
+      conditions.push_back(fmt::format("ready{} != 0", operand.input));
+  return fmt::format("{}", fmt::join(conditions, " && "));
+}
+
+}  // namespace kiln

@@ -1,0 +1,33 @@
+// Joined products: matmuls of one first operand, each with a second operand of its own, in one kernel:
+// queries, keys and values, or a gate and what it scales. The first operand is read once, and one
+// launch fills a device that none of the products would fill. Pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+// What one output is computed from: products of its shape, ascending.
+struct JoinedOutput {
+  NodeId output = kInvalidNode;
+  std::vector<NodeId> products;
+};
+
+struct JoinedProducts {
+  NodeId first_operand = kInvalidNode;  // of all of them: [m, k]
+  std::vector<JoinedOutput> outputs;    // in the order of the graph's
+};
+
+// Products of a kernel, and of one output: their sums stand side by side in registers.
+inline constexpr int kMostJoinedProducts = 8, kMostProductsOfOutput = 2;
+
+// nullopt: the graph has fewer than two matmuls, or not one first operand.
+std::optional<JoinedProducts> find_joined_products(const Graph& graph);
+
+// Whether `graph` keeps the rules of kProducts (workload.h). REQUIRES: find_joined_products(graph).
+Status check_joined_products(const Graph& graph);
+
+}  // namespace kiln
