@@ -1,11 +1,11 @@
-#include "compiler_core/kernels/matmul/cuda_joined_few_rows.h"
+// cuda.products.few_rows: products of one first operand of few rows, which wait for memory.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/matmul/joined_problem.h"
 #include "compiler_core/kernels/printed_template.h"
@@ -35,7 +35,7 @@ class JoinedFewRowsKernel {
     Phase phase{"multiply", blocks * schedule_.splits, schedule_.threads(), schedule_.splits,
                 schedule_.shared_bytes()};
     KernelParameters parameters(graph_);
-    for (const int input : second_operands()) parameters.add_ready(input);
+    for (const int input : problem_.second_operands()) parameters.add_ready(input);
     source.text += cuda_kernel(
         "multiply", graph_, schedule_.threads(), schedule_.blocks_an_sm(cuda_limits(target)),
         print_place() + print_steps(problem_.all.k, tiles) + print_multiply() + print_ending(),
@@ -47,13 +47,6 @@ class JoinedFewRowsKernel {
 
  private:
   bool meets_in_cluster() const { return schedule_.splits > 1; }
-
-  std::set<int> second_operands() const {
-    std::set<int> inputs;
-    for (const auto& part : problem_.parts)
-      for (const MatmulOperand& operand : part.b) inputs.insert(operand.input);
-    return inputs;
-  }
 
   // The types A and B. B has as many lines as divide every output's columns: tiles that all are whole
   // need not look where they end.
@@ -73,12 +66,6 @@ class JoinedFewRowsKernel {
   }
 
   std::string print_place() const {
-    const auto first_tiles = [&] {
-      std::vector<std::string> tiles;
-      for (size_t i = 0; i < problem_.parts.size(); ++i)
-        tiles.push_back(std::to_string(problem_.tiles_before(i, schedule_.bn)));
-      return tiles;
-    };
     std::string text = fmt::format(
         "  const int tile = static_cast<int>(block_index()){};\n"
         "  const int split = {};\n"
@@ -90,7 +77,7 @@ class JoinedFewRowsKernel {
         meets_in_cluster() ? fmt::format(" / {}", schedule_.splits) : "",
         meets_in_cluster() ? "cluster_rank()" : "0", problem_.part_of("tile", schedule_.bn),
         problem_.by_part("part", [](const auto& part) { return std::to_string(part.n); }),
-        problem_.by_part("part", first_tiles()), width_, problem_.all.a.input,
+        problem_.first_tile("part", schedule_.bn), width_, problem_.all.a.input,
         problem_.all.a.offset, problem_.products);
     for (size_t i = 0; i < static_cast<size_t>(problem_.products); ++i)
       text += fmt::format("      {},\n", problem_.by_part("part", [&](const auto& part) {

@@ -94,7 +94,7 @@ Result<Source> print_cuda_narrow_matmul(const Graph& graph,
                                         const CudaNarrowMatmulSchedule& schedule,
                                         const Target& target);
 
-// Rows of a product that waits for memory.
+// The most rows for which kernels of few rows are written. Such a product waits for memory.
 inline constexpr int64_t kMostFewRows = 32;
 
 // Few rows of halves with lines that are contiguous by depth, which go from memory into registers:
@@ -125,7 +125,8 @@ struct CudaFewRowsSchedule {
 // Whether all rows, registers and steps go together.
 bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem);
 
-// Best guess first, of tiles whose columns are those of so many second operands in 16 each.
+// Schedules, best guess first. A tile has equally many columns of each of `parts` second operands, in
+// multiples of 16.
 std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target& target,
                                       int parts = 1);
 
@@ -133,9 +134,16 @@ std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target
 Result<Source> print_cuda_few_rows(const Graph& graph, const CudaFewRowsSchedule& schedule,
                                    const Target& target);
 
-// "cuda.matmul", "cuda.matmul.narrow", "cuda.matmul.few_rows".
+// Products of one first operand of few rows (the family kProducts): `bn` columns of a block are those of
+// all products of an output, side by side.
+struct CudaJoinedFewRowsSchedule : CudaFewRowsSchedule {
+  static constexpr std::string_view kTemplate = "cuda.products.few_rows";
+};
+
+// "cuda.matmul", "cuda.matmul.narrow", "cuda.matmul.few_rows", "cuda.products.few_rows".
 const KernelTemplate& cuda_matmul();
 const KernelTemplate& cuda_narrow_matmul();
 const KernelTemplate& cuda_few_rows();
+const KernelTemplate& cuda_joined_few_rows();
 
 }  // namespace kiln

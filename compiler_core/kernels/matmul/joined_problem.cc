@@ -35,6 +35,20 @@ int64_t JoinedProblem::tiles_before(size_t part, int64_t columns) const {
   return tiles;
 }
 
+std::set<int> JoinedProblem::second_operands() const {
+  std::set<int> inputs;
+  for (const Part& part : parts)
+    for (const MatmulOperand& operand : part.b) inputs.insert(operand.input);
+  return inputs;
+}
+
+std::string JoinedProblem::first_tile(std::string_view part, int64_t columns) const {
+  std::vector<std::string> tiles;
+  for (size_t i = 0; i < parts.size(); ++i)
+    tiles.push_back(std::to_string(tiles_before(i, columns)));
+  return by_part(part, tiles);
+}
+
 std::string JoinedProblem::part_of(std::string_view tile, int64_t columns) const {
   std::string text;
   for (size_t i = 0; i + 1 < parts.size(); ++i)

@@ -1,8 +1,9 @@
-// JoinedProblem: products of one first operand (the family kProducts) in numbers. A kernel's tiles have
-// columns of one output, as many of each of its products, side by side; those of all outputs are
-// numbered after one another. A value.
+// JoinedProblem: products of one first operand (the family kProducts) in numbers. A tile of
+// a kernel belongs to one output, and has equally many columns of each of its products, side by side.
+// Tiles are numbered output after output. A value.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +28,17 @@ struct JoinedProblem {
 
   // Columns of an output in a tile of so many columns.
   int64_t width(int64_t columns) const { return columns / products; }
-  // Tiles of so many columns in the parts in front of this one; of all parts, for their number.
+  // The number of tiles, of so many columns each, in front of those of `part`. For the number of parts:
+  // of all tiles.
   int64_t tiles_before(size_t part, int64_t columns) const;
+
+  // The inputs that second operands are read from.
+  std::set<int> second_operands() const;
 
   // C text: the part that tile number `tile` is of.
   std::string part_of(std::string_view tile, int64_t columns) const;
+  // C text: the number of the first tile of part number `part`.
+  std::string first_tile(std::string_view part, int64_t columns) const;
   // C text: the one of `values` that belongs to number `part`.
   std::string by_part(std::string_view part, const std::vector<std::string>& values) const;
   // The same, of what a function says of each part.

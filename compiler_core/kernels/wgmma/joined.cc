@@ -1,16 +1,18 @@
+// cuda.products.wgmma: products of one first operand on the tensor cores of compute capability 9.0.
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
+#include "compiler_core/kernels/matmul/joined_problem.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
-#include "compiler_core/kernels/wgmma/wgmma_joined.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
@@ -19,7 +21,7 @@ namespace {
 constexpr int kCopyingRegisters = 24;
 constexpr int kLeastWidth = 32;  // columns of a result in a tile
 
-// What a warp stores by: boxes of 16 rows.
+// The boxes of 16 rows in which a warp stores its results.
 struct JoinedBoxes {
   int columns = 32, count = 2;  // of a box; of boxes that a warp has under way
   int staged_bytes = 0;         // of a warp
@@ -58,6 +60,12 @@ TensorMap map_of_lines(int buffer, int64_t offset, DType dtype, std::pair<int64_
   return map;
 }
 
+// What becomes of the sums, each text once, and which one a part has.
+struct Epilogues {
+  std::vector<std::string> texts;
+  std::vector<int> of_part;
+};
+
 class WgmmaJoinedKernel {
  public:
   WgmmaJoinedKernel(const Graph& graph, const WgmmaJoinedSchedule& schedule, const Target& target)
@@ -69,17 +77,15 @@ class WgmmaJoinedKernel {
         row_tiles_(ceil_div(problem_.all.m, schedule.bm)),
         column_tiles_(problem_.tiles_before(problem_.parts.size(), schedule.bn)),
         blocks_(std::min(row_tiles_ * column_tiles_,
-                         int64_t{cuda_limits(target).sms} * schedule.blocks)) {}
+                         int64_t{cuda_limits(target).sms} * schedule.blocks)),
+        epilogues_(distinct_epilogues()) {}
 
-  Source print() {
+  Source print() const {
     Source source;
     source.recipe = argument_recipe(graph_);
     KernelParameters parameters(graph_);
     add_maps(parameters);
-    for (const auto& part : problem_.parts)
-      for (const MatmulOperand& operand : part.b) ready_.insert(operand.input);
-    for (const int input : ready_) parameters.add_ready(input);
-    const std::string finish = print_finish();
+    for (const int input : problem_.second_operands()) parameters.add_ready(input);
     source.text = cuda_preamble(graph_, 2, {"mma.cuh", "matmul.cuh", "warpgroup.cuh", "ring.cuh"}) +
                   print_tiling() +
                   "struct A { static constexpr bool depth_inner = true; };\nusing B = A;\n" +
@@ -90,7 +96,7 @@ class WgmmaJoinedKernel {
     Phase phase{"multiply", blocks_, schedule_.threads(), 1, boxes_.shared_bytes};
     source.text +=
         cuda_kernel("multiply", graph_, schedule_.threads(), schedule_.blocks,
-                    finish + print_body(), parameters.text(), KernelStart::kAsTheBodySays);
+                    print_finish() + print_body(), parameters.text(), KernelStart::kAsTheBodySays);
     phase.arguments = std::move(parameters).arguments();
     source.recipe.phases = {std::move(phase)};
     return source;
@@ -135,11 +141,10 @@ class WgmmaJoinedKernel {
 
   // Joined, Weights and Results of wgmma_joined.cuh.
   std::string print_joined() const {
-    std::vector<std::string> first_tiles, bodies, results, weights;
+    std::vector<std::string> bodies, results, weights;
     std::string weight_members, result_members;
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
-      first_tiles.push_back(std::to_string(problem_.tiles_before(i, schedule_.bn)));
-      bodies.push_back(std::to_string(body_of_[i]));
+      bodies.push_back(std::to_string(epilogues_.of_part[i]));
       results.push_back(fmt::format("out{}", i));
       result_members += fmt::format("  const CUtensorMap* out{};\n", i);
       std::string of_part = fmt::format("b{}_0", i);
@@ -164,15 +169,15 @@ class WgmmaJoinedKernel {
         "struct Results {{\n{}"
         "  KILN_MEMBER const CUtensorMap* map([[maybe_unused]] int part) const {{\n"
         "    return {};\n  }}\n}};\n",
-        problem_.products, boxes_.columns, boxes_.count, epilogues_.size(),
-        problem_.part_of("tile", schedule_.bn), problem_.by_part("part", first_tiles),
+        problem_.products, boxes_.columns, boxes_.count, epilogues_.texts.size(),
+        problem_.part_of("tile", schedule_.bn), problem_.first_tile("part", schedule_.bn),
         problem_.by_part("part", bodies), weight_members, problem_.by_part("part", weights),
         result_members, problem_.by_part("part", results));
   }
 
-  // The lambda `finish` of all epilogues, each once. Places beyond the results are computed too, and not
-  // stored.
-  std::string print_finish() {
+  // Parts whose epilogues read no input of their own, and that end as tiles do, have one text.
+  Epilogues distinct_epilogues() const {
+    Epilogues found;
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
       const JoinedProblem::Part& part = problem_.parts[i];
       const EpilogueText text =
@@ -181,14 +186,20 @@ class WgmmaJoinedKernel {
       if (part.n % width_ != 0)
         body = fmt::format("    column = smaller(column, {});\n", part.n - 2);
       body += text.once + text.vector;
-      const auto same = std::ranges::find(epilogues_, body);
-      body_of_.push_back(static_cast<int>(same - epilogues_.begin()));
-      if (same == epilogues_.end()) epilogues_.push_back(std::move(body));
+      const auto same = std::ranges::find(found.texts, body);
+      found.of_part.push_back(static_cast<int>(same - found.texts.begin()));
+      if (same == found.texts.end()) found.texts.push_back(std::move(body));
     }
+    return found;
+  }
+
+  // The lambda `finish`. Places beyond the results are computed too, and not stored.
+  std::string print_finish() const {
+    const std::vector<std::string>& texts = epilogues_.texts;
     std::string bodies;
-    for (size_t i = 0; i + 1 < epilogues_.size(); ++i)
-      bodies += fmt::format("    if (body == {}) {{\n{}    }}\n", i, epilogues_[i]);
-    bodies += epilogues_.back();
+    for (size_t i = 0; i + 1 < texts.size(); ++i)
+      bodies += fmt::format("    if (body == {}) {{\n{}    }}\n", i, texts[i]);
+    bodies += texts.back();
     std::string sums;
     for (int p = 0; p < problem_.products; ++p)
       sums += fmt::format("    const Vec<Accumulator>& sums{0} = sums[{0}];\n", p);
@@ -226,9 +237,7 @@ class WgmmaJoinedKernel {
   const JoinedBoxes boxes_;
   const int width_;  // of an output's columns in a tile
   const int64_t row_tiles_, column_tiles_, blocks_;
-  std::set<int> ready_;
-  std::vector<std::string> epilogues_;  // of print_finish(): each text once
-  std::vector<int> body_of_;            // which one of them, by part
+  const Epilogues epilogues_;
 };
 
 std::vector<Schedule> wgmma_joined_candidates(const Workload& workload, const Target& target) {

@@ -132,7 +132,14 @@ std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& t
 Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule& schedule,
                                   const Target& target);
 
-// "cuda.matmul.wgmma".
+// Products of one first operand (the family kProducts): `bn` columns of a tile are those of all products
+// of an output, side by side.
+struct WgmmaJoinedSchedule : WgmmaMatmulSchedule {
+  static constexpr std::string_view kTemplate = "cuda.products.wgmma";
+};
+
+// "cuda.matmul.wgmma", "cuda.products.wgmma".
 const KernelTemplate& wgmma_matmul();
+const KernelTemplate& wgmma_joined();
 
 }  // namespace kiln

@@ -34,7 +34,7 @@ struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
   bool product = false;       // has a matmul, a convolution or a node that is a kernel of its own
-  NodeId first_operand = kInvalidNode;  // of its matmuls, of all the same one
+  NodeId first_operand = kInvalidNode;  // of its matmul; kInvalidNode: it has none
   std::optional<ReductionSizes> reduction;
   Dim elements;  // of the iteration space
   int nodes = 0;

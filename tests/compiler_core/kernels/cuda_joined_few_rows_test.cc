@@ -1,31 +1,22 @@
 // Products of one first operand of few rows on CUDA, run on the fake GPU.
-#include "compiler_core/kernels/matmul/cuda_joined_few_rows.h"
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/joined_workloads.h"
-#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
+using testing::check_joined;
 using testing::gated;
 using testing::kAmpere;
 using testing::kHopper;
 using testing::projections;
 
-std::string check_few(const Workload& workload, const Schedule& schedule,
-                      const Target& target = kHopper) {
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = testing::random_inputs(workload.graph, random);
-  const std::string wrong = testing::check_schedule(workload, schedule, target, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
-}
 std::string check_few(const Workload& workload, const CudaFewRowsSchedule& decisions) {
-  return check_few(workload, to_schedule(CudaJoinedFewRowsSchedule{decisions}));
+  return check_joined(workload, to_schedule(CudaJoinedFewRowsSchedule{decisions}));
 }
 
 // Whole tiles of every output, outputs that end inside one, outputs smaller than one.
@@ -62,7 +53,7 @@ TEST(CudaJoinedFewRows, EveryCandidateAgrees) {
       ASSERT_TRUE(space) << space.error().message;
       EXPECT_FALSE(space->empty());
       for (const Schedule& schedule : *space)
-        EXPECT_EQ(check_few(workload, schedule, target), "") << schedule.to_string();
+        EXPECT_EQ(check_joined(workload, schedule, target), "") << schedule.to_string();
     }
 }
 

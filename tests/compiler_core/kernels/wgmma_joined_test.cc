@@ -1,17 +1,15 @@
 // Products of one first operand on the tensor cores of compute capability 9.0, run on the fake GPU.
-#include "compiler_core/kernels/wgmma/wgmma_joined.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/joined_workloads.h"
-#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
+using testing::check_joined;
 using testing::gated;
 using testing::kHopper;
 using testing::projections;
@@ -22,15 +20,9 @@ Target few_sms() {
   return target;
 }
 
-std::string check_tiles(const Workload& workload, const Schedule& schedule, const Target& target) {
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = testing::random_inputs(workload.graph, random);
-  const std::string wrong = testing::check_schedule(workload, schedule, target, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
-}
 std::string check_tiles(const Workload& workload, const WgmmaMatmulSchedule& decisions,
                         const Target& target = kHopper) {
-  return check_tiles(workload, to_schedule(WgmmaJoinedSchedule{decisions}), target);
+  return check_joined(workload, to_schedule(WgmmaJoinedSchedule{decisions}), target);
 }
 
 // Whole tiles of every output, outputs that end inside one, outputs smaller than one.
@@ -72,7 +64,7 @@ TEST(WgmmaJoined, EveryCandidateAgrees) {
     ASSERT_TRUE(space) << space.error().message;
     EXPECT_FALSE(space->empty());
     for (const Schedule& schedule : *space)
-      EXPECT_EQ(check_tiles(workload, schedule, kHopper), "") << schedule.to_string();
+      EXPECT_EQ(check_joined(workload, schedule), "") << schedule.to_string();
   }
 }
 

@@ -9,7 +9,7 @@
 // In front of it stand matmul.cuh and what that needs: A, B, Tiling.
 namespace {
 
-// Of `parts` second operands, the tile has as many columns of each, side by side.
+// A tile has equally many columns of each of `parts` second operands, side by side.
 template <class Core, class A, class B, class Tiling, int parts>
 struct FewRows {
   using Stored = typename B::stored;

@@ -1,5 +1,5 @@
-// Products of one first operand on wgmma_matmul.cuh: a tile has columns of one output, as many of each
-// of its products, side by side. Results are halves, and leave as boxes (wgmma_boxes.cuh).
+// Products of one first operand on wgmma_matmul.cuh: a tile belongs to one output, and has equally many
+// columns of each of its products, side by side. Results are halves, and leave as boxes (wgmma_boxes.cuh).
 //
 // In front of it the generated source defines
 //   struct Joined  products (of an output); box_columns, boxes (in a warp's ring); bodies;
