@@ -65,11 +65,11 @@
 //  it (channels_last.h), that stands for it, and T is the View's shape.
 //
 // kProducts: two to eight Matmuls [m, k] x [k, n] of one first operand (joined_products.h), each with
-//  a second operand of its own. Sizes are constants, operands halves, each an Input or a View of one whose lines
-//  are contiguous along k and begin at multiples of 16 bytes, those of the second operands equally far
-//  apart. Every output has one product, or every output has two, which no other output needs. An output is
-//  elementwise nodes of its products' shape over them, Inputs of that shape and Views of leaves. It is of
-//  halves, and n is a multiple of 8. No Philox.
+//  a second operand of its own. Sizes are constants. Operands are halves, each an Input or a View of
+//  one whose lines are contiguous along k and begin at multiples of 16 bytes; those of the second
+//  operands lie equally far apart. Every output has one product, or every output has two, which no
+//  other output needs. An output is elementwise nodes of its products' shape over them, Inputs of that
+//  shape and Views of leaves. It is of halves, and n is a multiple of 8. No Philox.
 //
 // kAttention: see plan/attention/attention.h. kAttentionGradient: see attention_gradient.h beside it.
 #pragma once
