@@ -12,7 +12,7 @@
 namespace kiln {
 namespace {
 
-constexpr size_t kMostListed = 8;
+constexpr size_t kMostListed = 6;
 
 tl::unexpected<Error> cannot_stream(std::string_view what) {
   return fail(Code::kUnsupported, fmt::format("kernels of few rows are not written for {}", what));
@@ -38,17 +38,20 @@ double estimate(const CudaFewRowsSchedule& schedule, const MatmulProblem& proble
   constexpr double kMemory = 20, kL2 = 40;          // an SM's bytes in a cycle
   constexpr double kLatency = 2600;                 // of a load from memory, where many are
   constexpr double kBlock = 1500, kMeeting = 1500;  // of a cluster
+  constexpr double kStep = 50;                      // of a warp
   const int64_t depth = ceil_div(problem.k, schedule.splits);
   const int64_t blocks = problem.batches * ceil_div(problem.n, schedule.bn) * schedule.splits;
   const int64_t most = ceil_div(blocks, limits.sms);
   const int64_t together = std::min<int64_t>(schedule.blocks_an_sm(limits), most);
   const auto bytes = static_cast<double>(most * depth * 2);
-  // Two steps of every warp are under way.
-  const auto under_way =
-      static_cast<double>(together * schedule.warps * 2 * schedule.bk * 2) * schedule.bn;
+  // Two steps of every warp are under way, where there are so many.
+  const int64_t lines = std::min<int64_t>(int64_t{schedule.warps} * 2 * schedule.bk, depth);
+  const auto under_way = static_cast<double>(together * lines * 2) * schedule.bn;
   const double rate = std::min(kMemory, under_way / kLatency);
+  const auto steps = static_cast<double>(ceil_div(depth, schedule.warps * schedule.bk));
+  // Clusters that share an SM meet one after the other.
   return std::max(bytes * schedule.bn / rate, bytes * (schedule.bn + schedule.bm) / kL2) + kBlock +
-         (schedule.splits > 1 ? kMeeting : 0);
+         kStep * steps + (schedule.splits > 1 ? kMeeting * static_cast<double>(most) : 0);
 }
 
 std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target& target) {
@@ -62,8 +65,8 @@ std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target
   const CudaLimits limits = cuda_limits(target);
   std::vector<RankedDecisions<CudaFewRowsSchedule>> ranked;
   for (const int columns : {16, 32, 64})
-    for (const int depth : {32, 64, 128})
-      for (const int warps : {4, 8, 16})
+    for (const int warps : {16, 8, 4})  // of equals the one with more warps
+      for (const int depth : {32, 64, 128})
         for (int splits = 1; splits <= limits.max_cluster; splits *= 2) {
           CudaFewRowsSchedule schedule;
           schedule.bm = problem.m <= 8 ? 8 : problem.m <= 16 ? 16 : 32;

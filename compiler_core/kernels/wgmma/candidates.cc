@@ -218,6 +218,25 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
                   memory_cycles(operands, std::min<int64_t>(sms, tiles)));
 }
 
+// Whether the compiler finds registers for blocks that share an SM. It has those that a block begins
+// with, and needs 26 beside the sums of a thread; where there were fewer than 48 beside them while they
+// are multiplied, kernels spilled or were slower than those of one block (tests/gpu/LOG.md, "Tuning").
+bool has_registers_together(const WgmmaMatmulSchedule& schedule, bool promotes) {
+  constexpr int kToCompile = 26, kToMultiply = 48, kLeastCopying = 40;
+  const int first = 65536 / schedule.blocks / (128 * (schedule.groups + 1)) / 8 * 8;
+  const int sums = schedule.registers(promotes);
+  return sums + kToCompile <= first &&
+         sums + kToMultiply <= schedule.multiplying_registers(kLeastCopying, promotes);
+}
+
+// Whether a tile computes columns that there are not, and its columns come in no 64s, so that it is
+// stored in narrower boxes: such tiles never won.
+bool wastes_columns(const WgmmaMatmulSchedule& schedule, int64_t columns) {
+  const double used =
+      static_cast<double>(columns) / static_cast<double>(round_up(columns, int64_t{schedule.bn}));
+  return schedule.bn > 32 && schedule.bn % 64 != 0 && used < (schedule.blocks == 1 ? 0.85 : 0.7);
+}
+
 }  // namespace
 
 std::vector<WgmmaMatmulSchedule> ranked_tiles(
@@ -243,7 +262,7 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
       if (tiles < 2 * sms * schedule.blocks) break;
       schedule.stages = 4;
       while (schedule.stages > 2 && !fits(schedule)) --schedule.stages;
-      if (fits(schedule))
+      if (fits(schedule) && has_registers_together(schedule, is_f8(problem.a.dtype)))
         together.emplace_back(estimate(schedule, problem, sms, operands), schedule);
     }
   }
@@ -254,7 +273,10 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
   std::vector<WgmmaMatmulSchedule> best;
   take(ranked, kMostCandidates, best);
   take(together, kMostTogether, best);
-  return best;
+  std::vector<WgmmaMatmulSchedule> useful;
+  for (const WgmmaMatmulSchedule& schedule : best)
+    if (!wastes_columns(schedule, problem.n)) useful.push_back(schedule);
+  return useful.empty() ? best : useful;
 }
 
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target) {
