@@ -276,6 +276,8 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
   ExpressionPrinter printer(graph, Dialect::kCuda);
   printer.bind(product, {"acc", Level::kInner});
   if (ends.addend != kInvalidNode) printer.bind_packed(ends.addend, "addend");
+  for (size_t i = 0; i < ends.terms.size(); ++i)
+    printer.bind(ends.terms[i], {fmt::format("terms.term[{}]", i), Level::kInner});
   return ended_epilogue(printer, graph, 0, at, std::move(once), declare_sums("acc", "sums", result),
                         ends.returns);
 }

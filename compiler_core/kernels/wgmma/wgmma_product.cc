@@ -11,6 +11,7 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/wgmma/column_terms.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
@@ -41,6 +42,13 @@ int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   return std::min(row_tiles_ * column_tiles_ * batches_, sms_ * schedule_.blocks);
 }
 
+std::vector<NodeId> WgmmaProduct::terms_of(const WgmmaOperands& operands) const {
+  if (!boxes_ || in_runs_ || operands.sharing_blocks > 0) return {};
+  std::vector<NodeId> terms = column_terms(epilogue_, problem_.product);
+  const int64_t bytes = schedule_.shared_bytes(true) + column_terms_bytes(terms, problem_.n);
+  return bytes <= most_shared_bytes(schedule_.blocks) ? terms : std::vector<NodeId>{};
+}
+
 Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   Source source;
   source.recipe = argument_recipe(graph_);
@@ -51,11 +59,15 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
                    operands.a_inner, operands.b_inner}) +
       std::string(device_text("wgmma_matmul.cuh"));
   for (const std::string_view name : operands.device) source.text += device_text(name);
-  Phase phase{"multiply", blocks(operands), schedule_.threads(), 1, schedule_.shared_bytes(boxes_)};
+  const std::vector<NodeId> terms = terms_of(operands);
+  Phase phase{
+      "multiply", blocks(operands), schedule_.threads(), 1,
+      schedule_.shared_bytes(boxes_) + static_cast<int>(column_terms_bytes(terms, problem_.n))};
   KernelParameters parameters(graph_);
   for (const auto& [name, map] : operands.maps) parameters.add_map(name, map);
   if (boxes_) {
     source.text += print_boxes() + std::string(device_text("wgmma_boxes.cuh"));
+    if (!terms.empty()) source.text += device_text("wgmma_terms.cuh");
     parameters.add_map("out", map_of_boxes(output()));
     if (addend_ != kInvalidNode) parameters.add_map("addend", map_of_boxes(addend()));
   } else {
@@ -188,7 +200,8 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
   sized.batch.assign(problem_.batch.begin(), problem_.batch.end());
   sized.m = problem_.m;
   sized.n = problem_.n;
-  const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_});
+  const std::vector<NodeId> terms = terms_of(operands);
+  const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_, terms});
   if (in_runs_ && !boxes_)
     return fmt::format(
         "  const auto finish = [&](index_t end, index_t line, index_t column,\n"
@@ -217,15 +230,28 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
   if (addend_ != kInvalidNode)
     inside += fmt::format("    const Packed<{}> addend = {{{{word}}}};\n",
                           memory_type(epilogue_.node(addend_).dtype));
-  return fmt::format(
+  const std::string ring = "  const Ring ring(shared_memory());\n";
+  const std::string finish = fmt::format(
       "  const auto finish = [&]([[maybe_unused]] index_t batch, [[maybe_unused]] index_t row,\n"
       "                          [[maybe_unused]] index_t column, const Vec<Accumulator>& sums,\n"
-      "                          [[maybe_unused]] unsigned word) {{\n{}{}{}  }};\n"
-      "  const Ring ring(shared_memory());\n"
-      "  BoxEnding<decltype(finish)> ending{{ring, &out_map, {}, finish{}}};\n"
-      "{}",
-      inside, epilogue.once, epilogue.vector, addend_ == kInvalidNode ? "nullptr" : "&addend_map",
-      in_runs_ ? ", reinterpret_cast<char*>(out0)" : "", multiply);
+      "                          [[maybe_unused]] unsigned word) {{\n{}{}{}{}  }};\n",
+      inside, terms.empty() ? "" : "    const auto terms = all_terms[column / 2];\n", epilogue.once,
+      epilogue.vector);
+  const std::string ending = fmt::format(
+      "BoxEnding<decltype(finish)>{}{{ring, &out_map, {}, finish{}}}",
+      terms.empty() ? " ending" : "", addend_ == kInvalidNode ? "nullptr" : "&addend_map",
+      in_runs_ ? ", reinterpret_cast<char*>(out0)" : "");
+  if (terms.empty()) return finish + ring + "  " + ending + ";\n" + multiply;
+  const std::string type = fmt::format("ColumnTerms<{}>", terms.size());
+  return ring +
+         fmt::format("  auto* const all_terms = reinterpret_cast<{}*>(ring.ending + {});\n", type,
+                     schedule_.groups * 4 * schedule_.boxes() * 8) +
+         finish + print_column_terms(epilogue_, terms) +
+         fmt::format(
+             "  TermsEnding<BoxEnding<decltype(finish)>, decltype(column_terms), {}> "
+             "ending{{{}, column_terms, all_terms}};\n",
+             type, ending) +
+         multiply;
 }
 
 }  // namespace kiln

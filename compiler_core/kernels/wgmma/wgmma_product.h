@@ -65,6 +65,8 @@ class WgmmaProduct {
   std::string print_tiling(const WgmmaOperands& operands) const;
   std::string print_boxes() const;
   std::string print_body(const WgmmaOperands& operands) const;
+  // Values of columns that are computed before the first tile: none where they do not fit beside it.
+  std::vector<NodeId> terms_of(const WgmmaOperands& operands) const;
 
   const Graph& graph_;
   const Graph& epilogue_;

@@ -39,4 +39,27 @@ inline Workload plain_product(DType dtype, int64_t m, int64_t n, int64_t k, Stor
   return matmul_workload(b, is_half(dtype) ? b.cast(y, dtype) : y);
 }
 
+// silu(batch norm of a product [m, n]), all of the norm from parameters of halves.
+inline Workload normed_product(DType dtype, int64_t m, int64_t n, int64_t k) {
+  GraphBuilder b;
+  const Shape shape = {m, n};
+  const NodeId product =
+      b.matmul(b.input(dtype, {m, k}), b.permute(b.input(dtype, {n, k}), {1, 0}));
+  const auto of_columns = [&] {
+    return b.broadcast(b.cast(b.input(dtype, {n}), DType::kF32), Shape(shape));
+  };
+  const auto constant = [&](double value) {
+    return b.broadcast(b.constant(DType::kF32, value), Shape(shape));
+  };
+  const NodeId mean = of_columns(), variance = of_columns();
+  const NodeId factor = b.unary(
+      Op::kRsqrt, b.binary(Op::kAdd, b.binary(Op::kMul, variance, variance), constant(1e-3)));
+  const NodeId normed = b.binary(Op::kMul, b.binary(Op::kSub, product, mean), factor);
+  const NodeId y = b.binary(Op::kAdd, b.binary(Op::kMul, normed, of_columns()), of_columns());
+  const NodeId sigmoid =
+      b.binary(Op::kDiv, constant(1),
+               b.binary(Op::kAdd, b.unary(Op::kExp, b.unary(Op::kNeg, y)), constant(1)));
+  return matmul_workload(b, b.cast(b.binary(Op::kMul, sigmoid, y), dtype));
+}
+
 }  // namespace kiln::testing

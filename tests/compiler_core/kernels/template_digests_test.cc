@@ -177,6 +177,7 @@ const std::vector<NamedWorkload>& named_workloads() {
         testing::projections(DType::kBF16, 12, 512, {96, 32}).graph);
     add("halves, projections", testing::projections(DType::kBF16, 200, 256, {128, 72, 72}).graph);
     add("halves, a gate", testing::gated(DType::kBF16, 200, 256, 96).graph);
+    add("halves, a norm of parameters", testing::normed_product(DType::kBF16, 200, 256, 96).graph);
     add("halves, lines of odd lengths", odd_product());
     add("f32, not deep", testing::plain_product(DType::kF32, 128, 64, 40).graph);
     add("8-bit floats", narrow_product(DType::kF8E4M3, DType::kBF16));

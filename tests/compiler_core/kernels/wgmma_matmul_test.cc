@@ -17,6 +17,7 @@ namespace {
 using testing::check_schedule;
 using testing::kHopper;
 using testing::matmul_workload;
+using testing::normed_product;
 using testing::plain_product;
 using testing::random_inputs;
 using testing::Stored;
@@ -137,6 +138,38 @@ TEST(WgmmaMatmul, FusesAnEpilogue) {
   const NodeId y =
       b.binary(Op::kAdd, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), residual);
   EXPECT_EQ(check_staged_matmul(matmul_workload(b, y), {64, 64, 1, 2, 8}), "");
+}
+
+// Whether kernels compute what depends on columns alone before their first tile.
+bool has_column_terms(const Workload& workload, const WgmmaMatmulSchedule& schedule) {
+  const auto made = lower(workload, to_schedule(schedule), kHopper);
+  EXPECT_TRUE(made) << made.error().message;
+  return made && std::get<Source>(*made).text.find("TermsEnding<") != std::string::npos;
+}
+
+TEST(WgmmaMatmul, ComputesWhatDependsOnColumnsAloneOnceABlock) {
+  const Workload workload = normed_product(DType::kBF16, 328, 136, 72);
+  std::mt19937 random(15);
+  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+  for (const WgmmaMatmulSchedule& schedule : std::vector<WgmmaMatmulSchedule>{
+           {64, 64, 1, 3, 8}, {128, 128, 2, 2, 1}, {192, 64, 3, 3, 8}, {128, 96, 2, 2, 8, 2}}) {
+    EXPECT_TRUE(has_column_terms(workload, schedule));
+    EXPECT_EQ(check_schedule(workload, to_schedule(schedule), two_sms(), inputs), "");
+  }
+  EXPECT_EQ(check_staged_matmul(normed_product(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
+}
+
+TEST(WgmmaMatmul, ReadsWhatColumnsHaveWhereNothingIsComputedOrNoMemoryIsLeft) {
+  GraphBuilder b;
+  const NodeId product = b.matmul(b.input(DType::kBF16, {64, 64}), b.input(DType::kBF16, {64, 64}));
+  const NodeId bias = b.cast(b.broadcast(b.input(DType::kBF16, {64}), {64, 64}), DType::kF32);
+  EXPECT_FALSE(
+      has_column_terms(matmul_workload(b, b.cast(b.binary(Op::kAdd, product, bias), DType::kBF16)),
+                       {64, 64, 1, 3, 8}));
+  const Workload wide = normed_product(DType::kBF16, 64, 1032, 64);
+  const WgmmaMatmulSchedule full{128, 256, 2, 4, 8};
+  EXPECT_FALSE(has_column_terms(wide, full));
+  EXPECT_EQ(check_staged_matmul(wide, full), "");
 }
 
 TEST(WgmmaMatmul, CoversWhatTheCopyEngineCanRead) {
