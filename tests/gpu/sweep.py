@@ -6,7 +6,7 @@
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
 last, attention, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
-of experts, products of few rows, products of one first operand. Outputs and temporaries are poisoned before each
+of experts, products of few rows, products of one first operand, products of little depth. Outputs and temporaries are poisoned before each
 launch. Exit code 1 when a result is wrong."""
 
 import argparse
@@ -65,6 +65,12 @@ def few_rows(x, w, b, *residual):
     return F.silu(y) * residual[0] if residual else y
 
 
+def flat(x, w, mean, spread, factor, shift, *residual):
+    """Many rows of little depth behind a batch norm of parameters."""
+    y = F.batch_norm(F.linear(x, w), mean, spread * spread + 0.5, factor, shift, False, 0.0, 1e-3)
+    return F.silu(y) + residual[0] if residual else F.silu(y)
+
+
 def joined(x, *weights, gated):
     """Products of one first operand: gates and what they scale, or weights and biases of several results."""
     if gated:
@@ -100,7 +106,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, projected_attention, patches,
-                                     narrow, experts, few_rows, joined)}
+                                     narrow, experts, few_rows, joined, flat)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -143,7 +149,7 @@ def shapes(seed):
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
     found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
-    return found + joined_shapes(r, 30)
+    return found + joined_shapes(r, 30) + flat_shapes(r, 24)
 
 
 def expert_shapes(r, count):
@@ -214,6 +220,17 @@ def joined_shapes(r, count):
             n = r(1, 130) * 8
             sizes += [(n, k), (n, k)] if gated else [(n, k), (n,)]
         found.append(("joined", {"gated": gated}, sizes, ("bfloat16", "float16")[i // 2 % 2]))
+    return found
+
+
+def flat_shapes(r, count):
+    """Tiles for every block twice and more, with columns of one tile, of several, and of many."""
+    found = []
+    for i in range(count):
+        n, k = r(1, (12, 40, 150)[i % 3]) * 8, r(1, 8 if i % 2 else 40) * 8
+        m = r(30000, 60000) if n < 400 else r(6000, 20000)
+        residual = [(m, n)] if i % 4 == 1 else []
+        found.append(("flat", {}, [(m, k), (n, k), *[(n,)] * 4, *residual], ("bfloat16", "float16")[i // 2 % 2]))
     return found
 
 

@@ -14,9 +14,12 @@ namespace {
 constexpr int kStepBytes = WgmmaMatmulSchedule::kStepBytes;
 // A core compiles one in 0.2 s. tests/gpu/LOG.md: the best, or one 2 % from it, is among so many.
 constexpr size_t kMostCandidates = 4;
+constexpr size_t kMostOfBothForms =
+    5;  // where the second operand may be kept, and is not in others
 // Candidates with several blocks an SM. Products of at most kFlatSteps steps have them.
 constexpr size_t kMostTogether = 2;
-constexpr int64_t kFlatSteps = 8;
+constexpr int kFlatSteps = 8;
+constexpr int64_t kMostKeptColumns = 12;  // tiles side by side: blocks are so many times a number
 
 bool is_8_bit_integer(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kU8;
@@ -87,15 +90,14 @@ int WgmmaMatmulSchedule::multiplying_registers(int least_copying, bool promotes)
 
 int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
   if (boxes) return bn % 64 == 0 ? 64 : 32;
-  return bn % 64 == 0 && stages * (bm + bn) * kStepBytes + groups * 64 * 72 * 4 <
-                             most_shared_bytes(blocks) - 2048
+  return bn % 64 == 0 && ring_bytes() + groups * 64 * 72 * 4 < most_shared_bytes(blocks) - 2048
              ? 64
              : 32;
 }
 
 int WgmmaMatmulSchedule::boxes() const {
   const int columns = staged_columns(true), all = bm / groups / 64 * (bn / columns);
-  const int left = most_shared_bytes(blocks) - 2048 - stages * (bm + bn) * kStepBytes;
+  const int left = most_shared_bytes(blocks) - 2048 - ring_bytes();
   return std::clamp(left / (groups * 4 * 16 * columns * 2), std::min(all, 2), std::min(all, 4));
 }
 
@@ -107,8 +109,7 @@ int WgmmaMatmulSchedule::staged_bytes(bool boxes) const {
 int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
   constexpr int kAlignment = 1024;
   const int barriers = 2 * stages + (boxes ? groups * 4 * this->boxes() : 0);
-  return stages * (bm + bn) * kStepBytes + groups * 4 * staged_bytes(boxes) + barriers * 8 +
-         kAlignment;
+  return ring_bytes() + groups * 4 * staged_bytes(boxes) + barriers * 8 + kAlignment;
 }
 
 Status check_wgmma(const Workload& workload) {
@@ -141,8 +142,12 @@ int64_t scale_columns(const MatmulProblem& problem) {
   return columns % kLeast == 0 ? columns : 0;
 }
 
-bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes) {
-  return schedule.go_together() &&
+bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
+                 int64_t steps) {
+  // Tiles of the same columns follow each other where neighbouring blocks stay in one row of tiles.
+  const bool keeps = schedule.kept == steps && schedule.raster == 1 &&
+                     (problem.b.is_shared() || problem.batches == 1);
+  return schedule.go_together() && (schedule.kept == 0 || keeps) &&
          schedule.shared_bytes(boxes) <= most_shared_bytes(schedule.blocks) &&
          ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches <
              int64_t{1} << 31;
@@ -161,7 +166,8 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   const int64_t columns = scale_columns(problem);
   const bool has_scales = columns % schedule.bn == 0;
   return has_registers && has_scales && (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
-         fits_blocks(schedule, problem, ends_in_boxes(workload, problem.n));
+         fits_blocks(schedule, problem, ends_in_boxes(workload, problem.n),
+                     ceil_div(problem.k, step_depth(problem)));
 }
 
 namespace {
@@ -196,8 +202,12 @@ double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& pro
   return std::max({compute, (bm + bn) * kStepBytes / kL2Bytes, 130.0});
 }
 
-double tile_cycles(const WgmmaMatmulSchedule& schedule) {
-  return kTileCycles + static_cast<double>(schedule.bm) * schedule.bn / 24;
+double tile_cycles(const WgmmaMatmulSchedule& schedule, double steps) {
+  // Three warpgroups compute results side by side, which shows where there is little else; narrow boxes
+  // are more.
+  const double boxes = schedule.bn % 64 == 0 ? 1 : 1.3;
+  const double together = schedule.groups == 3 && steps <= kFlatSteps ? 36 : 24;
+  return kTileCycles + boxes * schedule.bm * schedule.bn / together;
 }
 
 double memory_cycles(double bytes, int64_t blocks) {
@@ -214,7 +224,7 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
   const auto waves = static_cast<double>(ceil_div(tiles, int64_t{sms} * schedule.blocks));
   // Blocks of one SM take turns to multiply, and wait side by side.
   const double multiplies = schedule.blocks * steps * step_cycles(schedule, problem);
-  return std::max(waves * (multiplies + tile_cycles(schedule)),
+  return std::max(waves * (multiplies + tile_cycles(schedule, steps)),
                   memory_cycles(operands, std::min<int64_t>(sms, tiles)));
 }
 
@@ -239,44 +249,95 @@ bool wastes_columns(const WgmmaMatmulSchedule& schedule, int64_t columns) {
 
 }  // namespace
 
+namespace {
+
+// The schedules of one product that fit, by estimated cycles.
+class TileRanking {
+ public:
+  using Fits = std::function<bool(const WgmmaMatmulSchedule&)>;
+
+  TileRanking(const MatmulProblem& problem, const Target& target, const Fits& fits, double operands)
+      : problem_(problem), fits_(fits), sms_(cuda_limits(target).sms), operands_(operands) {}
+
+  void add(const WgmmaTile& tile) {
+    // A tile of which at most half is used has a smaller sister.
+    if ((tile.bm > 64 && tile.bm >= 2 * problem_.m) || (tile.bn > 32 && tile.bn >= 2 * problem_.n))
+      return;
+    const int64_t columns = ceil_div(problem_.n, tile.bn);
+    const int64_t tiles = problem_.batches * ceil_div(problem_.m, tile.bm) * columns;
+    // Where every tile has an SM, all have the L2 together in whatever order: the plainest one.
+    const int raster = tiles <= sms_ ? 1 : 8;
+    for (int blocks = 1; blocks <= (is_flat() ? 3 : 1); ++blocks) {
+      if (blocks > 1 && tiles < 2 * sms_ * blocks) break;
+      const WgmmaMatmulSchedule most{tile.bm, tile.bn, tile.groups, blocks > 1 ? 4 : 8,
+                                     raster,  blocks};
+      const bool has_turns = is_flat() && tiles >= 2 * sms_ * blocks;
+      // To stay in its columns may cost a block more than to bring them again: where there are several
+      // tiles side by side, both are tried.
+      if (has_turns && columns <= kMostKeptColumns && add_with_stages(keeping(most))) {
+        if (columns == 1 || blocks > 1) continue;
+        has_both_forms_ = true;
+      }
+      add_with_stages(most);
+    }
+  }
+
+  // Best first.
+  std::vector<WgmmaMatmulSchedule> best() {
+    std::vector<WgmmaMatmulSchedule> best;
+    take(alone_, has_both_forms_ ? kMostOfBothForms : kMostCandidates, best);
+    take(together_, kMostTogether, best);
+    std::vector<WgmmaMatmulSchedule> useful;
+    for (const WgmmaMatmulSchedule& schedule : best)
+      if (!wastes_columns(schedule, problem_.n)) useful.push_back(schedule);
+    return useful.empty() ? best : useful;
+  }
+
+ private:
+  using Ranked = std::vector<std::pair<double, WgmmaMatmulSchedule>>;
+
+  // Products of few steps spend their time around them: several blocks an SM do that side by side, and
+  // blocks of many tiles bring the second operand once.
+  bool is_flat() const { return problem_.k <= kFlatSteps * step_depth(problem_); }
+
+  WgmmaMatmulSchedule keeping(WgmmaMatmulSchedule schedule) const {
+    schedule.kept = static_cast<int>(ceil_div(problem_.k, step_depth(problem_)));
+    schedule.raster = 1;
+    return schedule;
+  }
+
+  // With as many stages as fit; false: too few do.
+  bool add_with_stages(WgmmaMatmulSchedule schedule) {
+    const bool alone = schedule.blocks == 1;
+    while (schedule.stages > (alone ? 3 : 2) && !fits_(schedule)) --schedule.stages;
+    if (!fits_(schedule)) return false;
+    if (!alone && !has_registers_together(schedule, is_f8(problem_.a.dtype))) return false;
+    (alone ? alone_ : together_)
+        .emplace_back(estimate(schedule, problem_, sms_, operands_), schedule);
+    return true;
+  }
+
+  static void take(Ranked& from, size_t most, std::vector<WgmmaMatmulSchedule>& best) {
+    std::ranges::stable_sort(from, {}, [](const auto& entry) { return entry.first; });
+    for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i].second);
+  }
+
+  const MatmulProblem& problem_;
+  const Fits& fits_;
+  const int sms_;
+  const double operands_;
+  Ranked alone_, together_;  // of one block an SM, and of several
+  bool has_both_forms_ = false;
+};
+
+}  // namespace
+
 std::vector<WgmmaMatmulSchedule> ranked_tiles(
     const MatmulProblem& problem, const Target& target,
     const std::function<bool(const WgmmaMatmulSchedule&)>& fits, std::optional<double> bytes) {
-  const int sms = cuda_limits(target).sms;
-  const double operands = bytes.value_or(operand_bytes(problem));
-  // Products of few steps spend their time around them: several blocks an SM do that side by side.
-  const bool is_flat = problem.k <= kFlatSteps * step_depth(problem);
-  std::vector<std::pair<double, WgmmaMatmulSchedule>> ranked, together;
-  for (const WgmmaTile& tile : kTiles) {
-    // A tile of which at most half is used has a smaller sister.
-    if ((tile.bm > 64 && tile.bm >= 2 * problem.m) || (tile.bn > 32 && tile.bn >= 2 * problem.n))
-      continue;
-    const int64_t tiles =
-        problem.batches * ceil_div(problem.m, tile.bm) * ceil_div(problem.n, tile.bn);
-    // Where every tile has an SM, all have the L2 together in whatever order: the plainest one.
-    const int raster = tiles <= sms ? 1 : 8;
-    WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, raster};
-    while (schedule.stages > 3 && !fits(schedule)) --schedule.stages;
-    if (fits(schedule)) ranked.emplace_back(estimate(schedule, problem, sms, operands), schedule);
-    for (schedule.blocks = 2; is_flat && schedule.blocks <= 3; ++schedule.blocks) {
-      if (tiles < 2 * sms * schedule.blocks) break;
-      schedule.stages = 4;
-      while (schedule.stages > 2 && !fits(schedule)) --schedule.stages;
-      if (fits(schedule) && has_registers_together(schedule, is_f8(problem.a.dtype)))
-        together.emplace_back(estimate(schedule, problem, sms, operands), schedule);
-    }
-  }
-  const auto take = [](auto& from, size_t most, std::vector<WgmmaMatmulSchedule>& best) {
-    std::ranges::stable_sort(from, {}, [](const auto& entry) { return entry.first; });
-    for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i].second);
-  };
-  std::vector<WgmmaMatmulSchedule> best;
-  take(ranked, kMostCandidates, best);
-  take(together, kMostTogether, best);
-  std::vector<WgmmaMatmulSchedule> useful;
-  for (const WgmmaMatmulSchedule& schedule : best)
-    if (!wastes_columns(schedule, problem.n)) useful.push_back(schedule);
-  return useful.empty() ? best : useful;
+  TileRanking ranking(problem, target, fits, bytes.value_or(operand_bytes(problem)));
+  for (const WgmmaTile& tile : kTiles) ranking.add(tile);
+  return ranking.best();
 }
 
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target) {
@@ -292,7 +353,7 @@ double wgmma_efficiency(const MatmulProblem& problem) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 12,
+      .version = 13,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -278,7 +278,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 16,
+      .version = 17,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

@@ -39,7 +39,7 @@ class Im2colRanking {
   double cycles(const WgmmaConvolutionSchedule& schedule) const {
     constexpr double kMeetingCycles = 30'000, kPartBytes = 40;
     const int64_t tiles = ceil_div(product_.m, schedule.bm) * ceil_div(product_.n, schedule.bn);
-    const double step = step_cycles(schedule, product_), around = tile_cycles(schedule);
+    const double step = step_cycles(schedule, product_), around = tile_cycles(schedule, steps_);
     if (schedule.shared == 0)
       return std::max(static_cast<double>(ceil_div(tiles, sms_)) * (steps_ * step + around),
                       memory_cycles(bytes_, std::min(sms_, tiles)));

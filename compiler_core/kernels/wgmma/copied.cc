@@ -162,7 +162,7 @@ std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Ta
 
 const KernelTemplate& wgmma_copied() {
   static const PrintedTemplate<WgmmaCopiedSchedule> made({
-      .version = 11,
+      .version = 12,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -127,7 +127,7 @@ class WgmmaJoinedKernel {
         "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
         "  static constexpr int staged_bytes = {};\n"
         "  static constexpr int row_tiles = {}, column_tiles = {}, batches = 1, steps = {};\n"
-        "  static constexpr int depth = {};\n"
+        "  static constexpr int depth = {}, kept = 0;\n"
         "  static constexpr bool promotes = false;\n"
         "  static constexpr int blocks = {}, raster = {};\n"
         "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
@@ -262,7 +262,7 @@ Result<Source> print_wgmma_joined(const Graph& graph, const WgmmaJoinedSchedule&
 
 const KernelTemplate& wgmma_joined() {
   static const PrintedTemplate<WgmmaJoinedSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",

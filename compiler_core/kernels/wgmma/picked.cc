@@ -144,7 +144,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 7,
+      .version = 8,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -29,6 +29,9 @@ struct WgmmaMatmulSchedule {
   int stages = 4;          // steps in shared memory at once
   int raster = 8;          // rows of tiles that neighbouring blocks stay in
   int blocks = 1;          // an SM: while one stores its results, another multiplies
+  // Steps of the second operand that stay in shared memory for all tiles of a block, which are of the
+  // same columns: all steps, or none.
+  int kept = 0;
 
   static void fields(auto& f, auto& s) {
     f("bm", s.bm, multiples_of(64, 64, 256));
@@ -37,6 +40,7 @@ struct WgmmaMatmulSchedule {
     f("stages", s.stages, between(2, 16));
     f("raster", s.raster, between(1, 64));
     f("blocks", s.blocks, between(1, 4));
+    f("kept", s.kept, between(0, 16));
   }
   // Rows of a warpgroup come in 64, and its sums fit its registers.
   bool go_together() const {
@@ -50,6 +54,8 @@ struct WgmmaMatmulSchedule {
   int multiplying_registers(int least_copying, bool promotes = false) const;
   // That hold sums in a thread; where they are promoted, also those of one step.
   int registers(bool promotes) const { return bm / groups * bn / 128 + (promotes ? bn / 2 : 0); }
+  // Shared memory of the operands.
+  int ring_bytes() const { return (stages * bm + (kept > 0 ? kept : stages) * bn) * kStepBytes; }
   // Columns that a warp stores at a time, by way of shared memory.
   int staged_columns(bool boxes) const;
   // Boxes of 16 rows and staged_columns() halves that a warp has under way.
@@ -84,8 +90,10 @@ bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
 // maybe: plan/dequantised.h); 0: it is not, or otherwise.
 int64_t scale_columns(const MatmulProblem& problem);
 
-// Whether a block has room for the schedule, and the tiles can be counted.
-bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes);
+// Whether a block has room for the schedule, and the tiles can be counted. `steps`: of the second operand,
+// where it may be kept.
+bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
+                 int64_t steps = 0);
 
 // Tiles that are tried, and what ranks them: cycles of an SM for a step, for what stands around a
 // tile's steps (until the first has come, and the results are stored), and for bytes that so many
@@ -95,7 +103,7 @@ struct WgmmaTile {
 };
 std::span<const WgmmaTile> wgmma_tiles();
 double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem);
-double tile_cycles(const WgmmaMatmulSchedule& schedule);
+double tile_cycles(const WgmmaMatmulSchedule& schedule, double steps);
 double memory_cycles(double bytes, int64_t blocks);
 
 // The part of a device's least time that such a kernel reaches (tests/gpu/LOG.md): large products do what

@@ -39,7 +39,9 @@ int64_t WgmmaProduct::all_rows() const {
 
 int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0) return operands.sharing_blocks;
-  return std::min(row_tiles_ * column_tiles_ * batches_, sms_ * schedule_.blocks);
+  const int64_t blocks = std::min(row_tiles_ * column_tiles_ * batches_, sms_ * schedule_.blocks);
+  // So many from one of its tiles to the next, a block stays in its columns.
+  return schedule_.kept > 0 ? std::max<int64_t>(blocks / column_tiles_, 1) * column_tiles_ : blocks;
 }
 
 std::vector<NodeId> WgmmaProduct::terms_of(const WgmmaOperands& operands) const {
@@ -145,15 +147,15 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
       "  static constexpr int staged = {}, staged_bytes = {}, all_rows = {}, all_columns = {};\n"
       "  static constexpr int row_tiles = {}, column_tiles = {}, batches = {}, steps = {};\n"
-      "  static constexpr int depth = {};\n"
+      "  static constexpr int depth = {}, kept = {};\n"
       "  static constexpr bool promotes = {};\n"
       "  static constexpr int blocks = {}, raster = {};\n"
       "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
       "using Accumulator = {};\n",
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
       schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), all_rows(), problem_.n,
-      row_tiles_, column_tiles_, batches_, operands.steps, step_depth(problem_), promotes,
-      blocks(operands), schedule_.raster,
+      row_tiles_, column_tiles_, batches_, operands.steps, step_depth(problem_), schedule_.kept,
+      promotes, blocks(operands), schedule_.raster,
       schedule_.copying_registers(operands.copying_registers, promotes),
       schedule_.multiplying_registers(operands.copying_registers, promotes),
       is_integer(problem_.a.dtype) ? "int" : "float");

@@ -72,6 +72,27 @@ TEST(WgmmaMatmul, AgreesForSeveralBlocksAnSm) {
   EXPECT_FALSE(lower(workload, to_schedule(WgmmaMatmulSchedule{128, 256, 2, 2, 8, 2}), kHopper));
 }
 
+// A block's tiles have the same columns, of which the second operand comes once.
+TEST(WgmmaMatmul, AgreesWhereTheSecondOperandStays) {
+  for (const auto& [k, steps] : {std::pair{72, 2}, std::pair{24, 1}, std::pair{320, 5}}) {
+    const Workload workload = plain_product(DType::kBF16, 520, 224, k, {false, true});
+    std::mt19937 random(16);
+    const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
+    for (WgmmaMatmulSchedule schedule : std::vector<WgmmaMatmulSchedule>{{64, 256, 1, 3, 1, 1},
+                                                                         {128, 128, 2, 2, 1, 1},
+                                                                         {64, 64, 1, 3, 1, 2},
+                                                                         {64, 32, 1, 3, 1}}) {
+      schedule.kept = steps;
+      EXPECT_EQ(check_schedule(workload, to_schedule(schedule), two_sms(), inputs), "");
+    }
+  }
+  const Workload workload = plain_product(DType::kBF16, 520, 224, 72);  // columns in a row
+  EXPECT_EQ(check_staged_matmul(workload, {128, 64, 2, 2, 1, 1, 2}), "");
+  for (const WgmmaMatmulSchedule& wrong : std::vector<WgmmaMatmulSchedule>{
+           {128, 64, 2, 2, 1, 1, 1}, {128, 64, 2, 2, 8, 1, 2}, {128, 64, 2, 2, 1, 1, 3}})
+    EXPECT_FALSE(lower(workload, to_schedule(wrong), kHopper));
+}
+
 TEST(WgmmaMatmul, AgreesForEveryTile) {
   const Workload workload = plain_product(DType::kBF16, 264, 280, 136, {false, true});
   for (const auto& [bm, bn, groups] :

@@ -8,6 +8,7 @@
 //
 // In front of it the generated source defines
 //   struct Tiling   rows, columns of a tile; stages; groups (warpgroups that multiply);
+//                   kept: steps of b that stay for all tiles of a block, all of them or none;
 //                   staged_bytes of shared memory for what a warp stores; row_tiles,
 //                   column_tiles, batches, steps (of `depth`); depth: elements in 128 bytes;
 //                   promotes: whether each step's products are added up by themselves, since the
@@ -24,6 +25,7 @@ constexpr int kMultiplications = 4;          // of a step
 constexpr int kTileRows = Tiling::rows / Tiling::groups;  // of a warpgroup
 constexpr int kParts = kTileRows / 64;                    // of them, for one instruction each
 constexpr int kABytes = Tiling::rows * 128, kBBytes = Tiling::columns * 128;
+constexpr bool kKeepsB = Tiling::kept > 0;
 
 // The block's shared memory, from a multiple of 1024 bytes on; `ending`: after it, a
 // warp's ending's own.
@@ -32,7 +34,7 @@ struct Ring {
   KILN_MEMBER explicit Ring(char* shared) {
     a = shared + (1024 - shared_offset(shared)) % 1024;
     b = a + Tiling::stages * kABytes;
-    staged = b + Tiling::stages * kBBytes;
+    staged = b + (kKeepsB ? Tiling::kept : Tiling::stages) * kBBytes;
     full = staged + Tiling::groups * 4 * Tiling::staged_bytes;
     empty = full + 8 * Tiling::stages;
     ending = empty + 8 * Tiling::stages;
@@ -63,7 +65,7 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
     barrier_wait(ring.full + 8 * slot.number, slot.parity);
     warpgroup_begin();
     const Place a = ring.a + slot.number * kABytes + group * kTileRows * 128;
-    const Place b = ring.b + slot.number * kBBytes;
+    const Place b = ring.b + (kKeepsB ? step : slot.number) * kBBytes;
     _Pragma("unroll") for (int q = 0; q < kMultiplications; ++q) {
       _Pragma("unroll") for (int i = 0; i < kParts; ++i)
           warpgroup_multiply(sums[i], a + (i * kAtomBytes + q * (A::depth_inner ? 32 : 2048)),
@@ -139,7 +141,7 @@ KILN_INLINE void sum_tile_by_steps(const Ring& ring, Slot<Tiling::stages>& slot,
       if (step + turns < Tiling::steps) scale.read(scales, tile, group, step + turns, turn);
       barrier_wait(ring.full + 8 * slot.number, slot.parity);
       const Place a = ring.a + slot.number * kABytes + group * kTileRows * 128;
-      const Place b = ring.b + slot.number * kBBytes;
+      const Place b = ring.b + (kKeepsB ? step : slot.number) * kBBytes;
       _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
         Wide part[Tiling::columns / 2];
         warpgroup_begin();

@@ -15,22 +15,27 @@ KILN_INLINE void copy_tile(char* to, const CUtensorMap* map, char* barrier, int 
   }
 }
 
-// A step of a tile of b, into a slot that is empty.
+// A step of a tile of b, into a slot that is empty, or where it stays.
 KILN_INLINE void bring_b(const Ring& ring, int slot, const CUtensorMap* b, const Tile& tile, int batch,
                          int step) {
   char* full = ring.full + 8 * slot;
   barrier_arrive_expecting(full, kABytes + kBBytes);
-  copy_tile<B, Tiling::columns>(ring.b + slot * kBBytes, b, full, tile.column, step * kDepth, batch);
+  copy_tile<B, Tiling::columns>(ring.b + (kKeepsB ? step : slot) * kBBytes, b, full, tile.column,
+                                step * kDepth, batch);
 }
 
 // Lets the copy engine bring every step of a tile: `batch` of both operands. Of the first `early`
-// steps b is on its way.
+// steps b is on its way; where it is kept it has come with the block's first tile.
 KILN_INLINE void bring_tile(const Ring& ring, Slot<Tiling::stages>& slot, const CUtensorMap* a,
-                            const CUtensorMap* b, const Tile& tile, int batch, int early = 0) {
+                            const CUtensorMap* b, const Tile& tile, int batch, int early = 0,
+                            bool is_first = true) {
   _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
     if (step >= early) {
       barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
-      bring_b(ring, slot.number, b, tile, batch, step);
+      if (kKeepsB && !is_first)
+        barrier_arrive_expecting(ring.full + 8 * slot.number, kABytes);
+      else
+        bring_b(ring, slot.number, b, tile, batch, step);
     }
     copy_tile<A, Tiling::rows>(ring.a + slot.number * kABytes, a, ring.full + 8 * slot.number, tile.row,
                                step * kDepth, batch);
@@ -59,7 +64,7 @@ struct BoxTiles {
     Slot<Tiling::stages> slot;
     _Pragma("unroll 1") for (int t = first; t < kTiles; t += Tiling::blocks) {
       const Tile tile(t);
-      bring_tile(ring, slot, a, b, tile, tile.batch, early);
+      bring_tile(ring, slot, a, b, tile, tile.batch, early, t == first);
       early = 0;
     }
   }
