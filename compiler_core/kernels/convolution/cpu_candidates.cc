@@ -163,7 +163,7 @@ CpuConvolutionSchedule with_packed_weights(const Graph& graph, CpuConvolutionSch
 
 const KernelTemplate& cpu_convolution() {
   static const PrintedTemplate<CpuConvolutionSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCpu,
       .family = Family::kConvolution,
       .check = check_channels_are_second,

@@ -224,7 +224,7 @@ CpuMatmulSchedule generic(const Graph& /*graph*/, CpuMatmulSchedule chosen) {
 
 const KernelTemplate& cpu_matmul() {
   static const PrintedTemplate<CpuMatmulSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCpu,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,

@@ -173,29 +173,33 @@ class MatmulKernel {
     return Grid(std::vector<GridAxis>{{batches, 1}, {size, 4 * width}, {problem_.k, 256}});
   }
 
+  // B too where its panels are packed once; a product that packs them as it goes has less to compile.
   void print_pack(Source& source) const {
+    const bool packs_b = schedule_.b_from == BFrom::kPacked;
+    const std::string of_b =
+        fmt::format(R"(
+    if (piece >= {a_batches} * PackA::pieces()) {{
+      const int64_t rest = piece - {a_batches} * PackA::pieces(), batch = rest / PackB::pieces();
+      PackB::run(Problem::b(args, batch), rest % PackB::pieces(), packed_b + batch * {b_size});
+      continue;
+    }})",
+                    fmt::arg("a_batches", a_batches()), fmt::arg("b_size", packed_b_elements()));
     source.text += fmt::format(
         R"(
 extern "C" void pack(void* const* args, const int64_t*, int64_t begin, int64_t end, void* workspace,
                      void*) {{
   Value* packed_a = static_cast<Value*>(workspace);
-  Value* packed_b = packed_a + {a_batches} * {a_size};
-  for (int64_t piece = begin; piece < end; ++piece) {{
-    if (piece < {a_batches} * PackA::pieces()) {{
-      const int64_t batch = piece / PackA::pieces();
-      PackA::run(Problem::a(args, batch), piece % PackA::pieces(), packed_a + batch * {a_size});
-    }} else {{
-      const int64_t rest = piece - {a_batches} * PackA::pieces(), batch = rest / PackB::pieces();
-      PackB::run(Problem::b(args, batch), rest % PackB::pieces(), packed_b + batch * {b_size});
-    }}
+  [[maybe_unused]] Value* packed_b = packed_a + {a_batches} * {a_size};
+  for (int64_t piece = begin; piece < end; ++piece) {{{of_b}
+    const int64_t batch = piece / PackA::pieces();
+    PackA::run(Problem::a(args, batch), piece % PackA::pieces(), packed_a + batch * {a_size});
   }}
 }}
 )",
         fmt::arg("a_batches", a_batches()), fmt::arg("a_size", packed_a_elements()),
-        fmt::arg("b_size", packed_b_elements()));
+        fmt::arg("of_b", packs_b ? of_b : ""));
     int64_t pieces = pack_grid(a_batches(), problem_.m, schedule_.mr).constant();
-    if (schedule_.b_from == BFrom::kPacked)
-      pieces += pack_grid(b_batches(), problem_.n, schedule_.nr).constant();
+    if (packs_b) pieces += pack_grid(b_batches(), problem_.n, schedule_.nr).constant();
     source.recipe.phases = {{"pack", pieces}};
   }
 

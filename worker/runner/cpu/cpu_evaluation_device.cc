@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr EvaluationDevice::Policy kPolicy = {
-    .max_workloads = 8,
+    .max_workloads = 24,  // as many as a model has kernels, whose candidates come in turn
     .kept_bytes = int64_t{2} << 30,
     .most_other_sizes = int64_t{16} << 20,
     .alignment = 64,
@@ -33,8 +33,8 @@ constexpr EvaluationDevice::Policy kPolicy = {
     .sample_us = 50,
     .long_us = 50,
     .max_launches = 4096,
-    .race_budget_us = 3e6,
-    .final_budget_us = 10e6,
+    .race_budget_us = 0.3e6,
+    .final_budget_us = 3e6,
 };
 constexpr int64_t kPage = 4096;
 constexpr int64_t kFence = 1 << 20;  // address space only

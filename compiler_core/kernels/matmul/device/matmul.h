@@ -122,11 +122,19 @@ KILN_INLINE void pack_live(Sizes sizes, const Stored* from, int64_t live, int64_
           store(panel + p * WIDTH + i, x, SomeLanes{width});
       }
   } else if constexpr (Operand::depth_is_1) {
+    // A transposition is much text: one where all are of whole vectors, else one for each width.
+    if constexpr (WIDTH % LANES == 0) {
+#pragma GCC unroll 1
+      for (int64_t i = 0; i < WIDTH; i += LANES)
+        pack_across<WIDTH>(from + i * along, along, smaller(live - i, LANES), LANES, begin, end,
+                           panel + i);
+    } else {
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < WIDTH; i += LANES) {
-      const int64_t width = smaller(WIDTH - i, LANES);
-      pack_across<WIDTH>(from + i * along, along, smaller(live - i, width), width, begin, end,
-                         panel + i);
+      for (int64_t i = 0; i < WIDTH; i += LANES) {
+        const int64_t width = smaller(WIDTH - i, LANES);
+        pack_across<WIDTH>(from + i * along, along, smaller(live - i, width), width, begin, end,
+                           panel + i);
+      }
     }
   } else {
     for (int64_t p = begin; p < end; ++p)
