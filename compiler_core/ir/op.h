@@ -153,6 +153,11 @@ inline bool stands_alone(Op op) {
          kind == OpKind::kCustom;
 }
 
+// An input, a constant or positions along an axis: it reads no other node.
+inline bool is_leaf(Op op) {
+  return traits(op).kind == OpKind::kSource;
+}
+
 // One output element depends on the same element of each operand only.
 inline bool is_elementwise(Op op) {
   const OpKind kind = traits(op).kind;

@@ -17,10 +17,6 @@
 namespace kiln {
 namespace {
 
-bool is_leaf(Op op) {
-  return traits(op).kind == OpKind::kSource;
-}
-
 tl::unexpected<Error> refuse(const Node& node, std::string_view rule) {
   return fail(Code::kUnsupported, std::string(to_string(node.op)) + " " +
                                       std::string(to_string(node.dtype)) + to_string(node.shape) +

@@ -169,8 +169,8 @@ std::vector<Schedule> channels_last_candidates(const Workload& workload, const T
   struct Form {
     int lanes, group, strip;
   };
-  // What more channels a thread, rows or positions gave was spills, or 5 % and more slower (15 shapes
-  // on an H200, tests/gpu/LOG.md, "Tuning").
+  // More channels a thread, more rows or longer strips gave spills, or were slower: 20 shapes on an
+  // H200 (tests/gpu/LOG.md, "Tuning").
   const Form forms[] = {
       {2, 2, 2 * strip}, {2, 1, 2 * strip}, {2, 2, strip}, {4, 1, strip}, {2, 1, 1}};
   std::vector<std::pair<double, Schedule>> ranked;

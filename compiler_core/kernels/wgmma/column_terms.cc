@@ -32,41 +32,55 @@ std::vector<bool> known_before(const Graph& graph) {
   return known;
 }
 
-bool is_arithmetic(Op op) {
-  return is_elementwise(op) && op != Op::kCast;
+// On what each value depends, of the shape of `product`.
+std::vector<Dependence> dependences(const Graph& graph, NodeId product) {
+  const Shape& shape = graph.node(product).shape;
+  const std::vector<bool> known = known_before(graph);
+  std::vector<Dependence> found(graph.size(), Dependence::kMore);
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (id == product || !known[id]) continue;
+    if (node.op == Op::kConstant) {
+      found[id] = Dependence::kNothing;
+    } else if (node.op == Op::kView) {
+      if (node.shape == shape) found[id] = dependence_of(node);
+    } else if (is_elementwise(node.op)) {
+      found[id] = Dependence::kNothing;
+      for (const NodeId x : node.operands) found[id] = std::max(found[id], found[x]);
+    }
+  }
+  return found;
+}
+
+// Whether a value is more than loads and conversions.
+std::vector<bool> computed(const Graph& graph) {
+  std::vector<bool> found(graph.size());
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    found[id] = (is_elementwise(node.op) && node.op != Op::kCast) ||
+                std::ranges::any_of(node.operands, [&](NodeId x) { return found[x]; });
+  }
+  return found;
 }
 
 }  // namespace
 
 std::vector<NodeId> column_terms(const Graph& graph, NodeId product) {
   const Shape& shape = graph.node(product).shape;
-  const std::vector<bool> known = known_before(graph);
-  std::vector<Dependence> dependence(graph.size(), Dependence::kMore);
-  std::vector<bool> computes(graph.size());  // by arithmetic, of what it reads too
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    computes[id] = is_arithmetic(node.op);
-    for (const NodeId x : node.operands) computes[id] = computes[id] || computes[x];
-    if (id == product || !known[id]) continue;
-    if (node.op == Op::kConstant) {
-      dependence[id] = Dependence::kNothing;
-    } else if (node.op == Op::kView) {
-      if (node.shape == shape) dependence[id] = dependence_of(node);
-    } else if (is_elementwise(node.op)) {
-      dependence[id] = Dependence::kNothing;
-      for (const NodeId x : node.operands) dependence[id] = std::max(dependence[id], dependence[x]);
+  const std::vector<Dependence> dependence = dependences(graph, product);
+  const std::vector<bool> computes = computed(graph);
+  // Read by arithmetic with more than columns; a View of it may read it elsewhere.
+  std::vector<bool> is_read(graph.size()), is_viewed(graph.size());
+  for (NodeId id = 0; id < graph.size(); ++id)
+    for (const NodeId x : graph.node(id).operands) {
+      const bool here = is_elementwise(graph.node(id).op) && graph.node(id).shape == shape;
+      if (!here) is_viewed[x] = true;
+      if (here && dependence[id] == Dependence::kMore) is_read[x] = true;
     }
-  }
   std::vector<NodeId> terms;
   bool saves = false;
   for (NodeId id = 0; id < graph.size(); ++id) {
-    if (dependence[id] != Dependence::kColumn) continue;
-    const bool is_read = std::ranges::any_of(graph.nodes(), [&](const Node& user) {
-      const auto at = static_cast<NodeId>(&user - graph.nodes().data());
-      return dependence[at] == Dependence::kMore && user.shape == shape &&
-             std::ranges::find(user.operands, id) != user.operands.end();
-    });
-    if (!is_read) continue;
+    if (dependence[id] != Dependence::kColumn || !is_read[id] || is_viewed[id]) continue;
     const DType dtype = graph.node(id).dtype;
     if (dtype != DType::kF32 && !is_16_bit_float(dtype)) return {};
     saves = saves || computes[id];

@@ -262,12 +262,12 @@ std::optional<AttentionGradient> find_attention_gradient(const Graph& graph) {
 
 Status check_attention_gradient(const Graph& graph) {
   const AttentionGradient kernel = *find_attention_gradient(graph);
-  const auto is_leaf = [](const Node& x) { return traits(x.op).kind == OpKind::kSource; };
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& x = graph.node(id);
-    const bool reads_leaf = x.op == Op::kView && is_leaf(graph.node(x.operands[0]));
+    const bool reads_leaf = x.op == Op::kView && is_leaf(graph.node(x.operands[0]).op);
     const bool of_scores = is_elementwise(x.op) && x.shape == graph.node(kernel.first).shape;
-    if (!is_leaf(x) && !reads_leaf && !of_scores && !std::ranges::binary_search(kernel.inside, id))
+    if (!is_leaf(x.op) && !reads_leaf && !of_scores &&
+        !std::ranges::binary_search(kernel.inside, id))
       return refuse(x, "is no part of a gradient's kernel");
   }
   std::vector<NodeId> ends;

@@ -7,10 +7,6 @@
 namespace kiln {
 namespace {
 
-bool is_leaf(Op op) {
-  return traits(op).kind == OpKind::kSource;
-}
-
 class Rules {
  public:
   Rules(const Graph& graph, AttentionPattern pattern)

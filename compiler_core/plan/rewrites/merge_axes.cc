@@ -8,10 +8,6 @@
 namespace kiln {
 namespace {
 
-bool is_leaf(Op op) {
-  return traits(op).kind == OpKind::kSource;
-}
-
 // How the axes of the iteration space fall into runs, each of which becomes one axis.
 class AxisMerger {
  public:

@@ -180,6 +180,20 @@ TEST(WgmmaMatmul, ComputesWhatDependsOnColumnsAloneOnceABlock) {
   EXPECT_EQ(check_staged_matmul(normed_product(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
 }
 
+// What columns have is read in another order, too: it is computed where it is read.
+TEST(WgmmaMatmul, AgreesWhereAViewReadsWhatColumnsHave) {
+  GraphBuilder b;
+  const Shape shape = {72, 128};
+  const NodeId product =
+      b.matmul(b.input(DType::kBF16, {72, 64}), b.input(DType::kBF16, {64, 128}));
+  const NodeId bias = b.broadcast(b.input(DType::kF32, {128}), Shape(shape));
+  const NodeId squares = b.binary(Op::kMul, bias, bias);
+  const NodeId backwards = b.view(squares, shape, {128, -1}, 127);
+  const NodeId y = b.binary(Op::kMul, b.binary(Op::kAdd, product, squares), backwards);
+  EXPECT_EQ(check_staged_matmul(matmul_workload(b, b.cast(y, DType::kBF16)), {64, 64, 1, 3, 8}),
+            "");
+}
+
 TEST(WgmmaMatmul, ReadsWhatColumnsHaveWhereNothingIsComputedOrNoMemoryIsLeft) {
   GraphBuilder b;
   const NodeId product = b.matmul(b.input(DType::kBF16, {64, 64}), b.input(DType::kBF16, {64, 64}));

@@ -1,0 +1,187 @@
+// Which tiles a product on wgmma tries, best guess first: by what an SM does in a cycle, and by records
+// (tests/gpu/LOG.md).
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+
+namespace kiln {
+namespace {
+
+// A core compiles one in 0.2 s. tests/gpu/LOG.md: the best, or one 2 % from it, is among so many.
+constexpr size_t kMostCandidates = 4;
+// The same where the second operand is kept in some and comes again in others.
+constexpr size_t kMostOfBothForms = 5;
+// Candidates with several blocks an SM. Products of at most kFlatSteps steps have them.
+constexpr size_t kMostTogether = 2;
+constexpr int kFlatSteps = 8;
+constexpr int64_t kMostKeptColumns = 12;  // tiles side by side: blocks are so many times a number
+
+// Sums of a thread: at most 128 registers.
+constexpr WgmmaTile kTiles[] = {
+    {128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2}, {128, 224, 2}, {128, 160, 2},
+    {64, 256, 1},  {64, 128, 1},  {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
+    {192, 64, 3},  {128, 64, 2},  {64, 96, 1},   {64, 32, 1},   {256, 32, 2},  {192, 32, 3}};
+
+// An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
+constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
+constexpr double kTileCycles = 1500;  // until the first step has come, and the last is stored
+
+double operand_bytes(const MatmulProblem& problem) {
+  return static_cast<double>(problem.batches * size_of(problem.a.dtype) * (problem.m + problem.n) *
+                             problem.k);
+}
+
+}  // namespace
+
+std::span<const WgmmaTile> wgmma_tiles() {
+  return kTiles;
+}
+
+double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem) {
+  constexpr int kStepBytes = WgmmaMatmulSchedule::kStepBytes;
+  const double bm = schedule.bm, bn = schedule.bn;
+  // One warpgroup alone leaves the tensor cores idle while it stores, or adds up what they have added.
+  const double alone = schedule.groups > 1 ? 1 : is_f8(problem.a.dtype) ? 0.6 : 0.9;
+  // kProducts are of halves; of 8 bits there are twice as many in a step, and in a cycle.
+  const double compute = bm * bn * (kStepBytes / 2.0) / (alone * kProducts);
+  return std::max({compute, (bm + bn) * kStepBytes / kL2Bytes, 130.0});
+}
+
+double tile_cycles(const WgmmaMatmulSchedule& schedule, double steps) {
+  // Three warpgroups compute results side by side, which shows where there is little else; narrow boxes
+  // are more.
+  const double boxes = schedule.bn % 64 == 0 ? 1 : 1.3;
+  const double together = schedule.groups == 3 && steps <= kFlatSteps ? 36 : 24;
+  return kTileCycles + boxes * schedule.bm * schedule.bn / together;
+}
+
+double memory_cycles(double bytes, int64_t blocks) {
+  return bytes / (kMemoryBytes * static_cast<double>(blocks));
+}
+
+namespace {
+
+double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms,
+                double operands) {
+  const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
+  const int64_t tiles =
+      problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
+  const auto waves = static_cast<double>(ceil_div(tiles, int64_t{sms} * schedule.blocks));
+  // Blocks of one SM take turns to multiply, and wait side by side.
+  const double multiplies = schedule.blocks * steps * step_cycles(schedule, problem);
+  return std::max(waves * (multiplies + tile_cycles(schedule, steps)),
+                  memory_cycles(operands, std::min<int64_t>(sms, tiles)));
+}
+
+// Whether the compiler finds registers for blocks that share an SM. It has those that a block begins
+// with, and needs 26 beside the sums of a thread; where there were fewer than 48 beside them while they
+// are multiplied, kernels spilled or were slower than those of one block (tests/gpu/LOG.md, "Tuning").
+bool has_registers_together(const WgmmaMatmulSchedule& schedule, bool promotes) {
+  constexpr int kToCompile = 26, kToMultiply = 48, kLeastCopying = 40;
+  const int first = 65536 / schedule.blocks / (128 * (schedule.groups + 1)) / 8 * 8;
+  const int sums = schedule.registers(promotes);
+  return sums + kToCompile <= first &&
+         sums + kToMultiply <= schedule.multiplying_registers(kLeastCopying, promotes);
+}
+
+// Whether a tile computes columns that there are not, and its columns come in no 64s, so that it is
+// stored in narrower boxes: such tiles never won.
+bool wastes_columns(const WgmmaMatmulSchedule& schedule, int64_t columns) {
+  const double used =
+      static_cast<double>(columns) / static_cast<double>(round_up(columns, int64_t{schedule.bn}));
+  return schedule.bn > 32 && schedule.bn % 64 != 0 && used < (schedule.blocks == 1 ? 0.85 : 0.7);
+}
+
+// The schedules of one product that fit, by estimated cycles.
+class TileRanking {
+ public:
+  using Fits = std::function<bool(const WgmmaMatmulSchedule&)>;
+
+  TileRanking(const MatmulProblem& problem, const Target& target, const Fits& fits, double operands)
+      : problem_(problem), fits_(fits), sms_(cuda_limits(target).sms), operands_(operands) {}
+
+  void add(const WgmmaTile& tile) {
+    // A tile of which at most half is used has a smaller sister.
+    if ((tile.bm > 64 && tile.bm >= 2 * problem_.m) || (tile.bn > 32 && tile.bn >= 2 * problem_.n))
+      return;
+    const int64_t columns = ceil_div(problem_.n, tile.bn);
+    const int64_t tiles = problem_.batches * ceil_div(problem_.m, tile.bm) * columns;
+    // Where every tile has an SM, all have the L2 together in whatever order: the plainest one.
+    const int raster = tiles <= sms_ ? 1 : 8;
+    for (int blocks = 1; blocks <= (is_flat() ? 3 : 1); ++blocks) {
+      if (blocks > 1 && tiles < 2 * sms_ * blocks) break;
+      const WgmmaMatmulSchedule most{tile.bm, tile.bn, tile.groups, blocks > 1 ? 4 : 8,
+                                     raster,  blocks};
+      const bool has_turns = is_flat() && tiles >= 2 * sms_ * blocks;
+      // To stay in its columns may cost a block more than to bring them again: where there are several
+      // tiles side by side, both are tried.
+      if (has_turns && columns <= kMostKeptColumns && add_with_stages(keeping(most))) {
+        if (columns == 1 || blocks > 1) continue;
+        has_both_forms_ = true;
+      }
+      add_with_stages(most);
+    }
+  }
+
+  // Best first.
+  std::vector<WgmmaMatmulSchedule> best() {
+    std::vector<WgmmaMatmulSchedule> best;
+    take(alone_, has_both_forms_ ? kMostOfBothForms : kMostCandidates, best);
+    take(together_, kMostTogether, best);
+    std::vector<WgmmaMatmulSchedule> useful;
+    for (const WgmmaMatmulSchedule& schedule : best)
+      if (!wastes_columns(schedule, problem_.n)) useful.push_back(schedule);
+    return useful.empty() ? best : useful;
+  }
+
+ private:
+  using Ranked = std::vector<std::pair<double, WgmmaMatmulSchedule>>;
+
+  // Products of few steps spend their time around them: several blocks an SM do that side by side, and
+  // blocks of many tiles bring the second operand once.
+  bool is_flat() const { return problem_.k <= kFlatSteps * step_depth(problem_); }
+
+  WgmmaMatmulSchedule keeping(WgmmaMatmulSchedule schedule) const {
+    schedule.kept = static_cast<int>(ceil_div(problem_.k, step_depth(problem_)));
+    schedule.raster = 1;
+    return schedule;
+  }
+
+  // With as many stages as fit; false: too few do.
+  bool add_with_stages(WgmmaMatmulSchedule schedule) {
+    const bool alone = schedule.blocks == 1;
+    while (schedule.stages > (alone ? 3 : 2) && !fits_(schedule)) --schedule.stages;
+    if (!fits_(schedule)) return false;
+    if (!alone && !has_registers_together(schedule, is_f8(problem_.a.dtype))) return false;
+    (alone ? alone_ : together_)
+        .emplace_back(estimate(schedule, problem_, sms_, operands_), schedule);
+    return true;
+  }
+
+  static void take(Ranked& from, size_t most, std::vector<WgmmaMatmulSchedule>& best) {
+    std::ranges::stable_sort(from, {}, [](const auto& entry) { return entry.first; });
+    for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i].second);
+  }
+
+  const MatmulProblem& problem_;
+  const Fits& fits_;
+  const int sms_;
+  const double operands_;
+  Ranked alone_, together_;  // of one block an SM, and of several
+  bool has_both_forms_ = false;
+};
+
+}  // namespace
+
+std::vector<WgmmaMatmulSchedule> ranked_tiles(
+    const MatmulProblem& problem, const Target& target,
+    const std::function<bool(const WgmmaMatmulSchedule&)>& fits, std::optional<double> bytes) {
+  TileRanking ranking(problem, target, fits, bytes.value_or(operand_bytes(problem)));
+  for (const WgmmaTile& tile : kTiles) ranking.add(tile);
+  return ranking.best();
+}
+
+}  // namespace kiln
