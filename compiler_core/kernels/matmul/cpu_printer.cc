@@ -173,7 +173,8 @@ class MatmulKernel {
     return Grid(std::vector<GridAxis>{{batches, 1}, {size, 4 * width}, {problem_.k, 256}});
   }
 
-  // B too where its panels are packed once; a product that packs them as it goes has less to compile.
+  // Packs A, and B where its panels are packed once. A product that packs B as it goes gets no code for
+  // it, which the compiler needs seconds for.
   void print_pack(Source& source) const {
     const bool packs_b = schedule_.b_from == BFrom::kPacked;
     const std::string of_b =

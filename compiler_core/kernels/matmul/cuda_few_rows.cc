@@ -65,7 +65,7 @@ std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target
   const CudaLimits limits = cuda_limits(target);
   std::vector<RankedDecisions<CudaFewRowsSchedule>> ranked;
   for (const int columns : {16, 32, 64})
-    for (const int warps : {16, 8, 4})  // of equals the one with more warps
+    for (const int warps : {16, 8, 4})  // a tie goes to more warps
       for (const int depth : {32, 64, 128})
         for (int splits = 1; splits <= limits.max_cluster; splits *= 2) {
           CudaFewRowsSchedule schedule;

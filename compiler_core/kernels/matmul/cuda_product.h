@@ -23,7 +23,7 @@ struct EpilogueText {
 struct EpilogueEnds {
   bool returns = false;            // the vector's first word, Packed, instead of storing it
   NodeId addend = kInvalidNode;    // an input or View of one that waits in Packed `addend`
-  std::vector<NodeId> terms = {};  // values that wait in `terms.term[i]`, of f32
+  std::vector<NodeId> terms = {};  // values that wait in `terms.term[i]`, in f32
 };
 
 // The epilogue of `graph`, where `product` stands for the sums; its output is stored at `at`.

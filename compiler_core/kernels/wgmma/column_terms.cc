@@ -11,7 +11,7 @@ namespace {
 
 enum class Dependence : uint8_t { kNothing, kColumn, kMore };
 
-// On what the elements that a View reads depend, whatever it reads.
+// What decides which element a View reads.
 Dependence dependence_of(const Node& view) {
   const std::vector<Dim>& strides = std::get<ViewAttr>(view.attr).strides;
   const auto moves = [](const Dim& stride) { return !stride.is(0); };
@@ -20,7 +20,7 @@ Dependence dependence_of(const Node& view) {
                                                                 : Dependence::kColumn;
 }
 
-// Whether the value comes from inputs by Views, casts and arithmetic alone.
+// Whether Views, casts and arithmetic alone lead from inputs to the value.
 std::vector<bool> known_before(const Graph& graph) {
   std::vector<bool> known(graph.size());
   for (NodeId id = 0; id < graph.size(); ++id) {
@@ -32,7 +32,7 @@ std::vector<bool> known_before(const Graph& graph) {
   return known;
 }
 
-// On what each value depends, of the shape of `product`.
+// What each value of `product`'s shape depends on.
 std::vector<Dependence> dependences(const Graph& graph, NodeId product) {
   const Shape& shape = graph.node(product).shape;
   const std::vector<bool> known = known_before(graph);
@@ -69,7 +69,7 @@ std::vector<NodeId> column_terms(const Graph& graph, NodeId product) {
   const Shape& shape = graph.node(product).shape;
   const std::vector<Dependence> dependence = dependences(graph, product);
   const std::vector<bool> computes = computed(graph);
-  // Read by arithmetic with more than columns; a View of it may read it elsewhere.
+  // A View may read a value at other columns than its own: that value is computed where it is read.
   std::vector<bool> is_read(graph.size()), is_viewed(graph.size());
   for (NodeId id = 0; id < graph.size(); ++id)
     for (const NodeId x : graph.node(id).operands) {

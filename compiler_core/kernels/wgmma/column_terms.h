@@ -1,6 +1,6 @@
-// Values of an epilogue that depend on the column alone, such as what a batch norm of parameters
-// subtracts, multiplies by and adds: a kernel computes them once, before its first tile, and its rows
-// read them from shared memory (device/wgmma_terms.cuh). Pure functions.
+// Values of an epilogue that depend on the column alone, such as a batch norm's mean, reciprocal root,
+// factor and shift. A block computes them once, before its first tile; its rows read them from shared
+// memory (device/wgmma_terms.cuh). Pure functions.
 #pragma once
 
 #include <span>
@@ -11,9 +11,9 @@
 
 namespace kiln {
 
-// The values of columns that `graph`, [..., columns], reads where it computes with `product`, in the
-// order of their nodes. None where that would save nothing: no value of a column is more than a load
-// and its conversion; or where one is not of floats that f32 holds.
+// The values of `graph` that depend on the last axis of `product` alone and that arithmetic with more
+// than columns reads, in the order of their nodes. Empty where a block would save nothing, since all are
+// loads and conversions, and where one is of a dtype that f32 does not hold.
 std::vector<NodeId> column_terms(const Graph& graph, NodeId product);
 
 // Bytes of shared memory that hold `terms` of so many columns.

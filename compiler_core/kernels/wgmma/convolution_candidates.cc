@@ -90,8 +90,8 @@ std::vector<Schedule> im2col_candidates(const Graph& graph, const ConvolutionPro
 
 }  // namespace
 
-// Where the copy engine can bring windows it always won (tests/gpu/LOG.md, "Tuning"): beside it stands
-// the best of what threads gather.
+// Windows that the copy engine brings won wherever it can bring them (tests/gpu/LOG.md, "Tuning"). The
+// best candidate whose threads gather them stands behind.
 std::vector<Schedule> wgmma_convolution_candidates(const Workload& workload, const Target& target) {
   const Graph& graph = workload.graph;
   const ConvolutionProblem problem = ConvolutionProblem::of(graph);

@@ -32,17 +32,18 @@ struct JoinedBoxes {
     const int width = schedule.bn / products;
     columns = width % 64 == 0 ? 64 : 32;
     const int of_warp = schedule.bm / schedule.groups / 64 * (width / columns);
-    const int stages = schedule.stages * (schedule.bm + schedule.bn) * schedule.kStepBytes;
+    const int ring = schedule.ring_bytes();
     const int box = 16 * columns * 2, warps = schedule.groups * 4;
-    const int left = most_shared_bytes(schedule.blocks) - 2 * kAlignment - stages;
+    const int left = most_shared_bytes(schedule.blocks) - 2 * kAlignment - ring;
     count = std::clamp(left / (warps * box), std::min(of_warp, 2), std::min(of_warp, 4));
     staged_bytes = count * box;
-    shared_bytes = stages + warps * staged_bytes + 2 * schedule.stages * kBarrier + kAlignment;
+    shared_bytes = ring + warps * staged_bytes + 2 * schedule.stages * kBarrier + kAlignment;
   }
 };
 
 bool fits_joined(const WgmmaJoinedSchedule& schedule, const JoinedProblem& problem) {
-  return schedule.go_together() && schedule.bn % (kLeastWidth * problem.products) == 0 &&
+  return schedule.go_together() && schedule.kept == 0 &&
+         schedule.bn % (kLeastWidth * problem.products) == 0 &&
          JoinedBoxes(schedule, problem.products).shared_bytes <= most_shared_bytes(schedule.blocks);
 }
 

@@ -1,5 +1,5 @@
-// Which tiles a product on wgmma tries, best guess first: by what an SM does in a cycle, and by records
-// (tests/gpu/LOG.md).
+// ranked_tiles(): the tiles that a product on wgmma tries, best guess first. A model of an SM's cycles ranks
+// them; records (tests/gpu/LOG.md) say which to leave out.
 
 #include <algorithm>
 
@@ -76,9 +76,9 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
                   memory_cycles(operands, std::min<int64_t>(sms, tiles)));
 }
 
-// Whether the compiler finds registers for blocks that share an SM. It has those that a block begins
-// with, and needs 26 beside the sums of a thread; where there were fewer than 48 beside them while they
-// are multiplied, kernels spilled or were slower than those of one block (tests/gpu/LOG.md, "Tuning").
+// Whether threads of blocks that share an SM have registers enough. The compiler needs 26 beside a
+// thread's sums. Kernels with fewer than 48 beside them spilled, or were slower than those of one block
+// an SM (tests/gpu/LOG.md, "Tuning").
 bool has_registers_together(const WgmmaMatmulSchedule& schedule, bool promotes) {
   constexpr int kToCompile = 26, kToMultiply = 48, kLeastCopying = 40;
   const int first = 65536 / schedule.blocks / (128 * (schedule.groups + 1)) / 8 * 8;
@@ -87,8 +87,7 @@ bool has_registers_together(const WgmmaMatmulSchedule& schedule, bool promotes) 
          sums + kToMultiply <= schedule.multiplying_registers(kLeastCopying, promotes);
 }
 
-// Whether a tile computes columns that there are not, and its columns come in no 64s, so that it is
-// stored in narrower boxes: such tiles never won.
+// Whether a tile computes columns that do not exist and stores in boxes of 32 columns: such tiles never won.
 bool wastes_columns(const WgmmaMatmulSchedule& schedule, int64_t columns) {
   const double used =
       static_cast<double>(columns) / static_cast<double>(round_up(columns, int64_t{schedule.bn}));
@@ -116,8 +115,7 @@ class TileRanking {
       const WgmmaMatmulSchedule most{tile.bm, tile.bn, tile.groups, blocks > 1 ? 4 : 8,
                                      raster,  blocks};
       const bool has_turns = is_flat() && tiles >= 2 * sms_ * blocks;
-      // To stay in its columns may cost a block more than to bring them again: where there are several
-      // tiles side by side, both are tried.
+      // Where several tiles lie side by side, either form may be the faster one.
       if (has_turns && columns <= kMostKeptColumns && add_with_stages(keeping(most))) {
         if (columns == 1 || blocks > 1) continue;
         has_both_forms_ = true;

@@ -29,8 +29,8 @@ struct WgmmaMatmulSchedule {
   int stages = 4;          // steps in shared memory at once
   int raster = 8;          // rows of tiles that neighbouring blocks stay in
   int blocks = 1;          // an SM: while one stores its results, another multiplies
-  // Steps of the second operand that stay in shared memory for all tiles of a block, which are of the
-  // same columns: all steps, or none.
+  // Steps of the second operand that stay in shared memory: all of them, where all tiles of a block have
+  // the same columns, or none.
   int kept = 0;
 
   static void fields(auto& f, auto& s) {
@@ -90,8 +90,8 @@ bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
 // maybe: plan/dequantised.h); 0: it is not, or otherwise.
 int64_t scale_columns(const MatmulProblem& problem);
 
-// Whether a block has room for the schedule, and the tiles can be counted. `steps`: of the second operand,
-// where it may be kept.
+// Whether a block has room for the schedule, and the tiles can be counted. `steps`: those of the second
+// operand, where the kernel can keep it; 0: it cannot.
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
                  int64_t steps = 0);
 

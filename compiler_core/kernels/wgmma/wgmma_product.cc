@@ -6,7 +6,6 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
-#include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
@@ -40,7 +39,7 @@ int64_t WgmmaProduct::all_rows() const {
 int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0) return operands.sharing_blocks;
   const int64_t blocks = std::min(row_tiles_ * column_tiles_ * batches_, sms_ * schedule_.blocks);
-  // So many from one of its tiles to the next, a block stays in its columns.
+  // A block's next tile is so many tiles on: a multiple of those side by side has the same columns.
   return schedule_.kept > 0 ? std::max<int64_t>(blocks / column_tiles_, 1) * column_tiles_ : blocks;
 }
 
@@ -76,7 +75,7 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
     source.text += device_text("wgmma_rows.cuh");
   }
   if (operands.early_input) parameters.add_ready(*operands.early_input);
-  std::string body = print_body(operands);
+  std::string body = print_body(operands, terms);
   if (operands.waits)
     body += "  wait_for_kernel_before();\n";  // it ends after that one in any case
   source.text += cuda_kernel("multiply", graph_, schedule_.threads(), schedule_.blocks, body,
@@ -190,38 +189,47 @@ std::string WgmmaProduct::print_boxes() const {
       print_place("column, row", has_addend ? addend() : output()));
 }
 
-std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
-  const std::string multiply =
-      operands.sharing_blocks > 0 ? fmt::format("  multiply_shared({}, ring, ending, {});\n",
-                                                operands.source, operands.meeting)
-      : in_runs_ ? fmt::format("  multiply_picked({}, ring, ending);\n", operands.source)
-                 : fmt::format("{}  multiply_all({}, ring, ending, {});\n", operands.scales,
-                               operands.source, operands.scales.empty() ? "NoScales{}" : "scales");
+std::string WgmmaProduct::print_body(const WgmmaOperands& operands,
+                                     const std::vector<NodeId>& terms) const {
   SizedMatmul sized;
   static_cast<Product&>(sized) = problem_;
   sized.batch.assign(problem_.batch.begin(), problem_.batch.end());
   sized.m = problem_.m;
   sized.n = problem_.n;
-  const std::vector<NodeId> terms = terms_of(operands);
   const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_, terms});
-  if (in_runs_ && !boxes_)
+  return (boxes_ ? print_box_ending(epilogue, terms) : print_row_ending(epilogue)) +
+         print_call(operands);
+}
+
+std::string WgmmaProduct::print_call(const WgmmaOperands& operands) const {
+  if (operands.sharing_blocks > 0)
+    return fmt::format("  multiply_shared({}, ring, ending, {});\n", operands.source,
+                       operands.meeting);
+  if (in_runs_) return fmt::format("  multiply_picked({}, ring, ending);\n", operands.source);
+  return fmt::format("{}  multiply_all({}, ring, ending, {});\n", operands.scales, operands.source,
+                     operands.scales.empty() ? "NoScales{}" : "scales");
+}
+
+std::string WgmmaProduct::print_row_ending(const EpilogueText& epilogue) const {
+  if (in_runs_)
     return fmt::format(
         "  const auto finish = [&](index_t end, index_t line, index_t column,\n"
         "                          const Vec<Accumulator>& sums) {{\n"
         "    if (line >= end) return;\n"
         "    [[maybe_unused]] const index_t batch = line / {0}, row = line % {0};\n{1}{2}  }};\n"
         "  const Ring ring(shared_memory());\n"
-        "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
-        "{3}",
-        problem_.m, epilogue.once, epilogue.vector, multiply);
-  if (!boxes_)
-    return fmt::format(
-        "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
-        "                          const Vec<Accumulator>& sums) {{\n{}{}  }};\n"
-        "  const Ring ring(shared_memory());\n"
-        "  RowEnding<decltype(finish)> ending{{ring, finish}};\n"
-        "{}",
-        epilogue.once, epilogue.vector, multiply);
+        "  RowEnding<decltype(finish)> ending{{ring, finish}};\n",
+        problem_.m, epilogue.once, epilogue.vector);
+  return fmt::format(
+      "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
+      "                          const Vec<Accumulator>& sums) {{\n{}{}  }};\n"
+      "  const Ring ring(shared_memory());\n"
+      "  RowEnding<decltype(finish)> ending{{ring, finish}};\n",
+      epilogue.once, epilogue.vector);
+}
+
+std::string WgmmaProduct::print_box_ending(const EpilogueText& epilogue,
+                                           const std::vector<NodeId>& terms) const {
   // Places beyond the result are computed too, and not stored.
   std::string inside;
   if (in_runs_ || problem_.m % schedule_.bm != 0)
@@ -243,7 +251,7 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
       "BoxEnding<decltype(finish)>{}{{ring, &out_map, {}, finish{}}}",
       terms.empty() ? " ending" : "", addend_ == kInvalidNode ? "nullptr" : "&addend_map",
       in_runs_ ? ", reinterpret_cast<char*>(out0)" : "");
-  if (terms.empty()) return finish + ring + "  " + ending + ";\n" + multiply;
+  if (terms.empty()) return finish + ring + "  " + ending + ";\n";
   const std::string type = fmt::format("ColumnTerms<{}>", terms.size());
   return ring +
          fmt::format("  auto* const all_terms = reinterpret_cast<{}*>(ring.ending + {});\n", type,
@@ -252,8 +260,7 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands) const {
          fmt::format(
              "  TermsEnding<BoxEnding<decltype(finish)>, decltype(column_terms), {}> "
              "ending{{{}, column_terms, all_terms}};\n",
-             type, ending) +
-         multiply;
+             type, ending);
 }
 
 }  // namespace kiln

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler_core/kernels/kernel_template.h"
+#include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 
 namespace kiln {
@@ -64,8 +65,14 @@ class WgmmaProduct {
   TensorMap map_of_boxes(const MatmulOperand& operand) const;
   std::string print_tiling(const WgmmaOperands& operands) const;
   std::string print_boxes() const;
-  std::string print_body(const WgmmaOperands& operands) const;
-  // Values of columns that are computed before the first tile: none where they do not fit beside it.
+  std::string print_body(const WgmmaOperands& operands, const std::vector<NodeId>& terms) const;
+  // The call that multiplies; what declares `ending` in front of it, where results are stored as rows
+  // and as boxes.
+  std::string print_call(const WgmmaOperands& operands) const;
+  std::string print_row_ending(const EpilogueText& epilogue) const;
+  std::string print_box_ending(const EpilogueText& epilogue,
+                               const std::vector<NodeId>& terms) const;
+  // The column_terms() that a block computes before its first tile; empty where it has no room for them.
   std::vector<NodeId> terms_of(const WgmmaOperands& operands) const;
 
   const Graph& graph_;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/plan/workload.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -17,6 +16,7 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::check_with_random_inputs;
 using testing::kHopper;
 using testing::padded;
 using testing::plain;
@@ -29,10 +29,7 @@ Schedule as_convolution(const CudaMatmulSchedule& schedule) {
 }
 
 std::string check_cuda_convolution(const Workload& workload, const CudaMatmulSchedule& schedule) {
-  std::mt19937 random(7);
-  const std::string wrong = check_schedule(workload, as_convolution(schedule), kHopper,
-                                           random_inputs(workload.graph, random));
-  return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, as_convolution(schedule), kHopper, 7);
 }
 
 TEST(CudaConvolution, AgreesOnTensorCoresWithRestsEverywhere) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/workload.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
@@ -13,21 +12,17 @@
 namespace kiln {
 namespace {
 
-using testing::check_schedule;
+using testing::check_with_random_inputs;
 using testing::padded;
 using testing::plain;
 using testing::planned;
-using testing::random_inputs;
 
 const Target kTarget = *Target::parse("cuda:sm_80");
 
 std::string check_depthwise(const Workload& workload, const CudaDepthwiseSchedule& schedule) {
   const Status covered = check_cuda_depthwise(workload);
   if (!covered) return covered.error().message;
-  std::mt19937 random(15);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), kTarget,
-                                           random_inputs(workload.graph, random));
-  return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), kTarget, 15);
 }
 
 TEST(CudaDepthwise, AgreesForWindowsStridesAndDilations) {
@@ -116,10 +111,7 @@ std::string check_channels_last(const ChannelsLast& c,
                                 const CudaDepthwiseChannelsLastSchedule& schedule) {
   const Workload workload = channels_last(c);
   if (!cuda_depthwise_channels_last().covers(workload, kTarget)) return "is not covered";
-  std::mt19937 random(16);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), kTarget,
-                                           random_inputs(workload.graph, random));
-  return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), kTarget, 16);
 }
 
 // Channels, rows and strips that end within a block's.

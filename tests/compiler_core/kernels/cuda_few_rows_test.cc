@@ -5,7 +5,6 @@
 #include <random>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
@@ -13,21 +12,17 @@
 namespace kiln {
 namespace {
 
-using testing::check_schedule;
+using testing::check_with_random_inputs;
 using testing::kAmpere;
 using testing::kHopper;
 using testing::matmul_workload;
 using testing::plain_product;
-using testing::random_inputs;
 
 constexpr testing::Stored kWeights = {false, true};  // as a Linear has them
 
 std::string check(const Workload& workload, const CudaFewRowsSchedule& schedule,
                   const Target& target = kHopper) {
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), target, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), target);
 }
 
 TEST(CudaFewRows, AgreesForEveryNumberOfRowsAndColumns) {

@@ -5,18 +5,20 @@
 
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/joined_workloads.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
-using testing::check_joined;
+using testing::check_with_random_inputs;
 using testing::gated;
 using testing::kAmpere;
 using testing::kHopper;
 using testing::projections;
 
 std::string check_few(const Workload& workload, const CudaFewRowsSchedule& decisions) {
-  return check_joined(workload, to_schedule(CudaJoinedFewRowsSchedule{decisions}));
+  return check_with_random_inputs(workload, to_schedule(CudaJoinedFewRowsSchedule{decisions}),
+                                  kHopper);
 }
 
 // Whole tiles of every output, outputs that end inside one, outputs smaller than one.
@@ -53,7 +55,7 @@ TEST(CudaJoinedFewRows, EveryCandidateAgrees) {
       ASSERT_TRUE(space) << space.error().message;
       EXPECT_FALSE(space->empty());
       for (const Schedule& schedule : *space)
-        EXPECT_EQ(check_joined(workload, schedule, target), "") << schedule.to_string();
+        EXPECT_EQ(check_with_random_inputs(workload, schedule, target), "") << schedule.to_string();
     }
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 using testing::check_schedule;
 using testing::check_space;
+using testing::check_with_random_inputs;
 using testing::kAmpere;
 using testing::kHopper;
 using testing::matmul_workload;
@@ -35,10 +36,7 @@ std::string check_cuda_matmul(const Workload& workload, int limit) {
 }
 
 std::string check_cuda_matmul(const Workload& workload, const CudaMatmulSchedule& schedule) {
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), kHopper, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), kHopper);
 }
 
 constexpr Stored kEveryStorage[] = {{false, false}, {false, true}, {true, false}, {true, true}};

@@ -3,14 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-#include <string>
 #include <vector>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 #include "compiler_core/plan/workload.h"
-#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln::testing {
 
@@ -47,15 +44,6 @@ inline Workload gated(DType dtype, int64_t m, int64_t k, int64_t n) {
   const NodeId gate = b.cast(b.unary(Op::kTanh, product()), dtype);
   return joined_workload(b,
                          {b.cast(b.binary(Op::kMul, b.cast(gate, DType::kF32), product()), dtype)});
-}
-
-// What is wrong with the schedule's kernel for inputs at random; "": nothing.
-inline std::string check_joined(const Workload& workload, const Schedule& schedule,
-                                const Target& target = kHopper) {
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  const std::string wrong = check_schedule(workload, schedule, target, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
 }
 
 }  // namespace kiln::testing

@@ -9,6 +9,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/interpreter.h"
+#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/analysis/dynamic_candidates.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/runtime/kernel.h"
@@ -182,6 +183,14 @@ std::string check_schedule(const Workload& workload, const Schedule& schedule, c
   const Result<std::string> outcome = check();
   const std::string wrong = outcome ? *outcome : outcome.error().message;
   return wrong.empty() ? "" : target.to_string() + " " + schedule.to_string() + ": " + wrong;
+}
+
+std::string check_with_random_inputs(const Workload& workload, const Schedule& schedule,
+                                     const Target& target, unsigned seed) {
+  std::mt19937 random(seed);
+  const std::string wrong =
+      check_schedule(workload, schedule, target, random_inputs(workload.graph, random));
+  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
 }
 
 std::string check_sizes(const Workload& workload, const Schedule& schedule, const Target& target,

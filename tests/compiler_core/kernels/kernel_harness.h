@@ -29,7 +29,10 @@ std::string disagreement(const Graph& graph, std::span<const Tensor> inputs,
 // Lowers, compiles, runs and compares; "" or what went wrong, with the schedule's text.
 std::string check_schedule(const Workload& workload, const Schedule& schedule, const Target& target,
                            std::span<const Tensor> inputs);
-// The same for up to `limit` schedules of the search space, spread over it (the first always).
+// The same with random inputs of this seed; what went wrong ends with the workload's graph.
+std::string check_with_random_inputs(const Workload& workload, const Schedule& schedule,
+                                     const Target& target, unsigned seed = 12);
+// check_schedule() for up to `limit` schedules of the search space, spread over it (the first always).
 std::string check_space(const Workload& workload, const Target& target,
                         std::span<const Tensor> inputs, int limit);
 

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -21,10 +20,7 @@ std::string check_staged_attention(const AttentionGraph& graph,
   if (!workload) return workload.error().message;
   if (const Status covered = check_wgmma_attention(*workload); !covered)
     return covered.error().message;
-  std::mt19937 random(16);
-  const std::string wrong = testing::check_schedule(
-      *workload, to_schedule(schedule), kHopper, testing::random_inputs(workload->graph, random));
-  return wrong.empty() ? "" : wrong + "\n" + print(workload->graph);
+  return testing::check_with_random_inputs(*workload, to_schedule(schedule), kHopper, 16);
 }
 
 TEST(WgmmaAttention, AgreesForHeadsOfEverySize) {

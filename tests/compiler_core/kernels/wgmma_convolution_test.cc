@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/workload.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
@@ -13,22 +12,18 @@
 namespace kiln {
 namespace {
 
-using testing::check_schedule;
+using testing::check_with_random_inputs;
 using testing::kHopper;
 using testing::padded;
 using testing::plain;
 using testing::planned;
-using testing::random_inputs;
 
 std::string check_staged_convolution(const Workload& workload,
                                      const WgmmaConvolutionSchedule& schedule,
                                      const Target& target = kHopper) {
   const Status covered = check_wgmma_convolution(workload);
   if (!covered) return covered.error().message;
-  std::mt19937 random(15);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), target,
-                                           random_inputs(workload.graph, random));
-  return wrong.empty() ? wrong : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), target, 15);
 }
 
 TEST(WgmmaConvolution, AgreesForWindowsStridesAndDilations) {

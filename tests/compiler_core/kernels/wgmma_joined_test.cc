@@ -5,11 +5,12 @@
 
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/joined_workloads.h"
+#include "tests/compiler_core/kernels/kernel_harness.h"
 
 namespace kiln {
 namespace {
 
-using testing::check_joined;
+using testing::check_with_random_inputs;
 using testing::gated;
 using testing::kHopper;
 using testing::projections;
@@ -22,7 +23,7 @@ Target few_sms() {
 
 std::string check_tiles(const Workload& workload, const WgmmaMatmulSchedule& decisions,
                         const Target& target = kHopper) {
-  return check_joined(workload, to_schedule(WgmmaJoinedSchedule{decisions}), target);
+  return check_with_random_inputs(workload, to_schedule(WgmmaJoinedSchedule{decisions}), target);
 }
 
 // Whole tiles of every output, outputs that end inside one, outputs smaller than one.
@@ -64,8 +65,18 @@ TEST(WgmmaJoined, EveryCandidateAgrees) {
     ASSERT_TRUE(space) << space.error().message;
     EXPECT_FALSE(space->empty());
     for (const Schedule& schedule : *space)
-      EXPECT_EQ(check_joined(workload, schedule), "") << schedule.to_string();
+      EXPECT_EQ(check_with_random_inputs(workload, schedule, kHopper), "") << schedule.to_string();
   }
+}
+
+// Joined products bring their weights for each tile.
+TEST(WgmmaJoined, KeepsNoWeights) {
+  const auto space = wgmma_joined().candidates(gated(DType::kBF16, 40'000, 64, 128), kHopper);
+  ASSERT_TRUE(space) << space.error().message;
+  for (const Schedule& schedule : *space)
+    EXPECT_EQ(schedule.get("kept", 0), 0) << schedule.to_string();
+  const Schedule keeping = to_schedule(WgmmaJoinedSchedule{{64, 64, 1, 3, 1, 1, 1}});
+  EXPECT_FALSE(lower(gated(DType::kBF16, 40'000, 64, 128), keeping, kHopper));
 }
 
 // A tile would have half a box of each product.

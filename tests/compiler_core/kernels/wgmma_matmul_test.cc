@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/builder.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -15,6 +14,7 @@ namespace kiln {
 namespace {
 
 using testing::check_schedule;
+using testing::check_with_random_inputs;
 using testing::kHopper;
 using testing::matmul_workload;
 using testing::normed_product;
@@ -25,10 +25,7 @@ using testing::Stored;
 std::string check_staged_matmul(const Workload& workload, const WgmmaMatmulSchedule& schedule) {
   const Status covered = check_wgmma(workload);
   if (!covered) return covered.error().message;
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), kHopper, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), kHopper);
 }
 
 TEST(WgmmaMatmul, AgreesHoweverTheOperandsAreStored) {
@@ -72,7 +69,7 @@ TEST(WgmmaMatmul, AgreesForSeveralBlocksAnSm) {
   EXPECT_FALSE(lower(workload, to_schedule(WgmmaMatmulSchedule{128, 256, 2, 2, 8, 2}), kHopper));
 }
 
-// A block's tiles have the same columns, of which the second operand comes once.
+// All tiles of a block have the same columns: the second operand comes once.
 TEST(WgmmaMatmul, AgreesWhereTheSecondOperandStays) {
   for (const auto& [k, steps] : {std::pair{72, 2}, std::pair{24, 1}, std::pair{320, 5}}) {
     const Workload workload = plain_product(DType::kBF16, 520, 224, k, {false, true});
@@ -161,7 +158,7 @@ TEST(WgmmaMatmul, FusesAnEpilogue) {
   EXPECT_EQ(check_staged_matmul(matmul_workload(b, y), {64, 64, 1, 2, 8}), "");
 }
 
-// Whether kernels compute what depends on columns alone before their first tile.
+// Whether a block computes values of columns before its first tile.
 bool has_column_terms(const Workload& workload, const WgmmaMatmulSchedule& schedule) {
   const auto made = lower(workload, to_schedule(schedule), kHopper);
   EXPECT_TRUE(made) << made.error().message;
@@ -180,7 +177,7 @@ TEST(WgmmaMatmul, ComputesWhatDependsOnColumnsAloneOnceABlock) {
   EXPECT_EQ(check_staged_matmul(normed_product(DType::kF16, 64, 64, 64), {64, 64, 1, 3, 8}), "");
 }
 
-// What columns have is read in another order, too: it is computed where it is read.
+// A View reads values of columns in another order: they are computed where they are read.
 TEST(WgmmaMatmul, AgreesWhereAViewReadsWhatColumnsHave) {
   GraphBuilder b;
   const Shape shape = {72, 128};

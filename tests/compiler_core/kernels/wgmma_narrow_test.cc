@@ -4,7 +4,6 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/interpreter.h"
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -14,7 +13,7 @@
 namespace kiln {
 namespace {
 
-using testing::check_schedule;
+using testing::check_with_random_inputs;
 using testing::kHopper;
 using testing::random_inputs;
 using testing::workload_of;
@@ -23,10 +22,7 @@ std::string check_staged_narrow(const Workload& workload, const WgmmaMatmulSched
                                 const Target& target = kHopper) {
   const Status covered = check_wgmma(workload);
   if (!covered) return covered.error().message;
-  std::mt19937 random(12);
-  const std::vector<Tensor> inputs = random_inputs(workload.graph, random);
-  const std::string wrong = check_schedule(workload, to_schedule(schedule), target, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload.graph);
+  return check_with_random_inputs(workload, to_schedule(schedule), target);
 }
 
 // x, of 8 bits, as what is multiplied.

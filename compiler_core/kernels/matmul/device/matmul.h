@@ -122,7 +122,7 @@ KILN_INLINE void pack_live(Sizes sizes, const Stored* from, int64_t live, int64_
           store(panel + p * WIDTH + i, x, SomeLanes{width});
       }
   } else if constexpr (Operand::depth_is_1) {
-    // A transposition is much text: one where all are of whole vectors, else one for each width.
+    // A transposition is long code. Panels of whole vectors have one, in a loop.
     if constexpr (WIDTH % LANES == 0) {
 #pragma GCC unroll 1
       for (int64_t i = 0; i < WIDTH; i += LANES)

@@ -1,5 +1,5 @@
-// What an epilogue needs of its columns alone, computed by the threads that multiply before their first
-// tile, for all columns, and read from shared memory for each row. LANES is 2.
+// The threads that multiply compute the epilogue's values of all columns before their first tile. Rows
+// read them from shared memory. LANES is 2.
 namespace {
 
 template <int count>

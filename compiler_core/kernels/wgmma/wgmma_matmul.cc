@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
-#include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
