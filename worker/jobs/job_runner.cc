@@ -270,10 +270,8 @@ bool JobRunner::measure(RunningJob& running, const std::function<bool()>& gives_
     if (is_custom) runner_.end();
     if (!running.measure(runner_, known_, gives_way)) return false;
     // So may what another worker built, which on a CPU is code of that process.
-    const bool is_anothers =
-        options_.compiling_disturbs &&
-        !std::ranges::all_of(job.candidates, &std::string::empty, &CandidateJob::binary);
-    if (is_custom || is_anothers) runner_.end();
+    if (is_custom || (options_.compiling_disturbs && running.runs_others_code(known_)))
+      runner_.end();
     if (running.is_timed())
       measure_calibration();
     else

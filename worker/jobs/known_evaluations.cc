@@ -21,11 +21,11 @@ const KnownEvaluations::Known* KnownEvaluations::find(const Digest& kernel,
   return found == known->second.end() ? nullptr : &found->second;
 }
 
-void KnownEvaluations::remember(const Digest& kernel, const Artifact& artifact, int candidate,
-                                const Evaluation& evaluation) {
-  if (!is_terminal(evaluation.verdict)) return;
-  const auto [known, is_new] = kernels_.try_emplace(kernel);
-  known->second.insert_or_assign(object_key(artifact), Known{candidate, evaluation});
+void KnownEvaluations::remember(const Digest& kernel, const Artifact& artifact,
+                                const Known& known) {
+  if (!is_terminal(known.evaluation.verdict)) return;
+  const auto [of_kernel, is_new] = kernels_.try_emplace(kernel);
+  of_kernel->second.insert_or_assign(object_key(artifact), known);
   if (!is_new) return;
   order_.push_back(kernel);
   if (order_.size() <= kMaxKernels) return;

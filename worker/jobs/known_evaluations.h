@@ -15,12 +15,12 @@ class KnownEvaluations {
   struct Known {
     int candidate = 0;  // whose evaluation it was
     Evaluation evaluation;
+    bool built_here = false;  // by this worker, in this process
   };
   // The evaluation of this binary, launched by this recipe, for this kernel; nullptr if not known.
   const Known* find(const Digest& kernel, const Artifact& artifact) const;
   // Only verdicts that another try would not change are kept.
-  void remember(const Digest& kernel, const Artifact& artifact, int candidate,
-                const Evaluation& evaluation);
+  void remember(const Digest& kernel, const Artifact& artifact, const Known& known);
 
  private:
   static constexpr size_t kMaxKernels = 64;

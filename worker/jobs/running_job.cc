@@ -175,6 +175,16 @@ bool RunningJob::measure(RunnerProcess& runner, KnownEvaluations& known,
   return true;
 }
 
+bool RunningJob::runs_others_code(const KnownEvaluations& known) const {
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const std::optional<Compiled>& given = candidates_[i].compiled;
+    if (!is_given(i) || !given || !given->artifact) continue;
+    const auto* own = known.find(job_.kernel_key, *given->artifact);
+    if (own == nullptr || !own->built_here) return true;
+  }
+  return false;
+}
+
 bool RunningJob::screen(RunnerProcess& runner, KnownEvaluations& known,
                         const std::function<bool()>& gives_way) {
   for (;;) {
@@ -211,7 +221,8 @@ void RunningJob::evaluate(size_t candidate, RunnerProcess& runner, KnownEvaluati
     evaluation = evaluate_candidate(runner, job_, artifact, best_us_);
     account(evaluation);
     trace_.evaluated(start, evaluation, 1);
-    if (screening) known.remember(job_.kernel_key, artifact, index, evaluation);
+    if (screening)
+      known.remember(job_.kernel_key, artifact, {index, evaluation, !is_given(candidate)});
   }
   if (evaluation.verdict == Verdict::kOk && !spills(candidates_[candidate]))
     right_without_spills_ = true;

@@ -60,6 +60,9 @@ class RunningJob {
   // again.
   bool measure(RunnerProcess& runner, KnownEvaluations& known,
                const std::function<bool()>& gives_way);
+  // Whether a binary that it brings was built elsewhere, as far as `known` says. Finalists come back
+  // to the worker that built them.
+  bool runs_others_code(const KnownEvaluations& known) const;
   // Whether its device must be its alone: something is timed.
   bool is_timed() const {
     return job_.kind == Job::Kind::kScreen || job_.kind == Job::Kind::kFinal;

@@ -50,7 +50,7 @@ std::vector<Schedule> cpu_attention_candidates(const Workload& workload, const T
   std::vector<Schedule> full, starved;
   for (const auto& [queries, keys] : kBlocks)
     for (const Tile& tile : tiles) {
-      if (&tile != &tiles[0] && (queries != 96 || keys != 128) && (queries != 192)) continue;
+      if (&tile != &tiles[0] && (queries != 96 || keys != 128)) continue;
       const int64_t width = int64_t{lanes} * tile.vectors;
       CpuAttentionSchedule made{lanes, tile.rows, tile.vectors, 0, 0};
       made.queries = round_up(std::min(queries, rows), tile.rows);

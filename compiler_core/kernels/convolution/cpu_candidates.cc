@@ -19,7 +19,7 @@ constexpr double kVectorNanos = 0.8;  // a vector of windows put into a panel, r
 constexpr double kLaneNanos = 0.3;    // lane by lane
 constexpr double kTileNanosPerByte = 0.02;
 constexpr int64_t kMostBlockBytes = 1 << 20;  // of a copy in scratch: what the second cache holds
-constexpr size_t kMostCandidates = 12;
+constexpr size_t kMostCandidates = 8;
 
 struct RegisterTile {
   int rows, vectors;

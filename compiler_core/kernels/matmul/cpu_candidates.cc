@@ -23,7 +23,7 @@ constexpr double kDotNanosPerSum = 0.5;  // a sum across lanes, sixteen at a tim
 constexpr double kPhaseNanos = 400;      // until all cores have begun and ended one
 // Beyond this much of it, what is read of an unpacked a falls out of the first cache.
 constexpr int64_t kMostBytesInPlace = 1 << 18;
-constexpr size_t kMostCandidates = 14;
+constexpr size_t kMostCandidates = 8;
 
 struct RegisterTile {
   int rows, vectors;  // of panels: vectors of columns; of dot products: columns

@@ -123,16 +123,41 @@ TEST_F(RunningJobTest, ABinaryOfAnEarlierJobOfTheKernelIsNotMeasuredAgain) {
   EXPECT_EQ(second[1].measurement.samples_us, first[0].measurement.samples_us);
 }
 
+// The runner ends after others' code, and with it goes every reference it has made.
+TEST_F(RunningJobTest, AFinalistThatWasBuiltHereIsNoOthersCode) {
+  const CandidateResult built = screen({0}).at(0);
+  ASSERT_FALSE(built.binary.empty());
+  const auto is_others = [&](const std::string& binary) {
+    Job job = add_job();
+    job.kind = Job::Kind::kFinal;
+    job.candidates.push_back({0, schedules_[0], built.recipe_json, binary});
+    CompilePool pool({"none", [](const Source&, const Target&) { return Digest(); },
+                      [] {
+                        return std::make_unique<TellingTool>(std::vector<KernelResources>{},
+                                                             std::nullopt);
+                      }},
+                     1, std::nullopt);
+    const RunningJob::Callbacks callbacks{[](uint64_t) {}, [](const CandidateResult&) {},
+                                          [](uint64_t) { return false; }};
+    CandidateLowering lowering({runner_path(), 1, {}});
+    RunningJob given(std::move(job), lowering, pool, callbacks);
+    given.start_compiling();
+    return given.runs_others_code(known_);
+  };
+  EXPECT_FALSE(is_others(built.binary));
+  EXPECT_TRUE(is_others(built.binary + "changed"));
+}
+
 TEST(KnownEvaluations, RemembersWhatAnotherTryWouldNotChange) {
   KnownEvaluations known;
   const Digest kernel = Digest::of("kernel");
   Artifact artifact{add_recipe(), "binary", Digest::of("binary")};
   Evaluation evaluation;
   evaluation.verdict = Verdict::kRunnerDied;
-  known.remember(kernel, artifact, 3, evaluation);
+  known.remember(kernel, artifact, {3, evaluation});
   EXPECT_EQ(known.find(kernel, artifact), nullptr);
   evaluation.verdict = Verdict::kWrongResult;
-  known.remember(kernel, artifact, 3, evaluation);
+  known.remember(kernel, artifact, {3, evaluation});
   ASSERT_NE(known.find(kernel, artifact), nullptr);
   EXPECT_EQ(known.find(kernel, artifact)->candidate, 3);
   EXPECT_EQ(known.find(Digest::of("another kernel"), artifact), nullptr);
@@ -143,7 +168,7 @@ TEST(KnownEvaluations, RemembersWhatAnotherTryWouldNotChange) {
 TEST(KnownEvaluations, ForgetsTheKernelsOfLongAgo) {
   KnownEvaluations known;
   const Artifact artifact{add_recipe(), "binary", Digest::of("binary")};
-  for (int i = 0; i < 100; ++i) known.remember(Digest::of(std::to_string(i)), artifact, 0, {});
+  for (int i = 0; i < 100; ++i) known.remember(Digest::of(std::to_string(i)), artifact, {});
   EXPECT_EQ(known.find(Digest::of("0"), artifact), nullptr);
   EXPECT_NE(known.find(Digest::of("99"), artifact), nullptr);
 }
