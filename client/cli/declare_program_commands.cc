@@ -159,7 +159,7 @@ void declare_program_commands(CLI::App& app, Options& options) {
       "Print the graph after this pass instead: read, expand_half, simplify, "
       "fold_constants, sink_views, simplify_again, fold_constants_again, "
       "sink_views_again, canonicalise, unroll_windows, "
-      "multiply_outer_products, patch_convolutions, split_reductions, sink_gathers, "
+      "multiply_vectors, pack_shared_heads, patch_convolutions, split_reductions, sink_gathers, "
       "sink_broadcasts, share_reshapes, round_products, share_parts, order_gathers, "
       "fold_column_arithmetic, arrange_products, lift_attention_casts");
   auto* source =

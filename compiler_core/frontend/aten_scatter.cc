@@ -26,6 +26,21 @@ NodeId scatter_along(GraphBuilder& b, NodeId x, int axis, NodeId index, NodeId u
   return b.reshape(result, shape);
 }
 
+// x with `rows`, one along `axis`, in place of those at `index`, of one element: each element asks
+// whether it is meant, which fuses and needs no order of axes. As Scatter, it counts a negative index
+// from the end, and drops one that is out of range.
+NodeId set_one(GraphBuilder& b, NodeId x, int axis, NodeId index, NodeId rows) {
+  const Shape shape = b.shape(x);
+  Shape single = shape;
+  single[at(axis)] = 1;
+  const Expr given = Expr{&b, b.cast(index, DType::kI64)}.reshape({});
+  const Expr size{&b, size_value(b, shape[at(axis)], DType::kI64)};
+  const Expr place = choose(given < 0, given + size, given);
+  const NodeId here =
+      b.binary(Op::kEq, coordinate(b, shape, at(axis)), b.broadcast(place.id, shape));
+  return b.select(here, b.broadcast(b.reshape(rows, std::move(single)), shape), x);
+}
+
 struct ScatterArguments {
   NodeId x = kInvalidNode, index = kInvalidNode, updates = kInvalidNode;
   int axis = 0;
@@ -197,10 +212,18 @@ Values index_put(Call& c) {
   if (where.axes.empty() || at(where.axes.back()) >= b.shape(x).size())
     return {c.invalid("index_put needs indices, no more than axes")};
   if (where.masks) return put_where(c, x, where, {&b, values}, accumulate);
+  const size_t rank = where.shape.size();
+  if (!accumulate && where.axes.size() == 1 && numel(where.shape).is(1)) {
+    Shape read = b.shape(x);
+    read.erase(read.begin() + where.axes[0]);
+    read.insert(read.begin() + where.axes[0], rank, Dim(1));
+    const NodeId rows = b.broadcast(b.cast(values, b.dtype(x)), std::move(read));
+    return {set_one(b, x, where.axes[0], where.indices[0], rows)};
+  }
   // The indexed axes first and flat: rows, which the indices name.
   const NodeId front = move_to_front(b, x, where.axes);
   const Shape moved = b.shape(front);
-  const size_t count = where.axes.size(), rank = where.shape.size();
+  const size_t count = where.axes.size();
   const Shape lead(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(count));
   const Shape row(moved.begin() + static_cast<std::ptrdiff_t>(count), moved.end());
   // Values have the shape that reading there gives: the indices' axes in place of adjacent indexed
@@ -226,6 +249,8 @@ Values index_put(Call& c) {
 NodeId scatter_axis(Call& c, NodeId x, int axis, NodeId index, NodeId rows, Combine combine) {
   GraphBuilder& b = c.b;
   if (!c.ok() || b.shape(x).empty()) return c.unsupported("an indexed scalar is not covered");
+  if (combine == Combine::kSet && numel(b.shape(index)).is(1))
+    return set_one(b, x, axis, index, rows);
   if (b.shape(index).empty()) index = b.reshape(index, {1});
   return move_from_front(b,
                          b.scatter(move_to_front(b, x, {axis}), b.cast(index, DType::kI64),

@@ -240,7 +240,8 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
                           share_picked_matrices(canonical, options.rules.picks_matrices)));
   if (options.fuse) {
     TRY(graph, passed("unroll_windows", unroll_windows(graph)));
-    TRY(graph, passed("multiply_outer_products", multiply_outer_products(graph)));
+    TRY(graph, passed("multiply_vectors", multiply_vectors(graph)));
+    TRY(graph, passed("pack_shared_heads", pack_shared_heads(graph)));
     TRY(graph, passed("patch_convolutions", patch_convolutions(graph)));
   }
   TRY(graph, passed("split_reductions", split_reductions(graph)));

@@ -325,11 +325,40 @@ def whisper_encoder():
     return WhisperEncoder(config).eval(), torch.randn(8, 80, 3000).to(BF16), {}
 
 
+class CachedStep(torch.nn.Module):
+    """One new token behind a cache of keys and values, which are buffers."""
+
+    def __init__(self, model, batch, past):
+        super().__init__()
+        self.model = model
+        config = model.config
+        width = config.hidden_size // config.num_attention_heads
+        for i in range(2 * config.num_hidden_layers):
+            self.register_buffer(f"past{i}", torch.randn(batch, config.num_key_value_heads, past, width).to(BF16))
+        self.register_buffer("position", torch.full((batch, 1), past))
+
+    def forward(self, ids):
+        from transformers.cache_utils import DynamicCache, DynamicLayer
+        cache = DynamicCache()
+        for number in range(self.model.config.num_hidden_layers):
+            layer = DynamicLayer()  # update() would begin with tensors of nothing, which export keeps as constants
+            layer.keys, layer.values = getattr(self, f"past{2 * number}"), getattr(self, f"past{2 * number + 1}")
+            layer.dtype, layer.device, layer.is_initialized = layer.keys.dtype, layer.keys.device, True
+            cache.layers.append(layer)
+        return self.model(ids, past_key_values=cache, position_ids=self.position).logits
+
+
+def llama_step(batch, past):
+    model, ids, _ = transformer("LlamaForCausalLM", "LlamaConfig", 1, batch, **LLAMA)
+    return CachedStep(model, batch, past), ids, {}
+
+
 TRANSFORMERS = {
     "gpt2": lambda: transformer("GPT2LMHeadModel", "GPT2Config", 1024, 1),
     "llama": lambda: transformer("LlamaForCausalLM", "LlamaConfig", 512, 1, **LLAMA),
     "bert": lambda: transformer("BertModel", "BertConfig", 512, 8),
     "llama_16": lambda: transformer("LlamaForCausalLM", "LlamaConfig", 1, 16, **LLAMA),
+    "llama_step": lambda: llama_step(16, 1023),
     "qwen3": lambda: transformer("Qwen3ForCausalLM", "Qwen3Config", 512, 1, **QWEN3),
     "gemma2": lambda: transformer("Gemma2ForCausalLM", "Gemma2Config", 512, 1),  # of 2B
     "modernbert": lambda: transformer("ModernBertModel", "ModernBertConfig", 512, 8),
@@ -338,7 +367,7 @@ TRANSFORMERS = {
 TIMM = {"resnet50": "resnet50", "convnext_tiny": "convnext_tiny", "efficientnet_b0": "efficientnet_b0",
         "vit_b": "vit_base_patch16_224", "swin_tiny": "swin_tiny_patch4_window7_224"}
 MODELS = ["resnet50", "convnext_tiny", "efficientnet_b0", "gpt2", "llama", "bert", "vit_b", "swin_tiny", "llama_16",
-          "qwen3", "gemma2", "modernbert", "whisper"]
+          "llama_step", "qwen3", "gemma2", "modernbert", "whisper"]
 
 
 class Functional(torch.nn.Module):

@@ -49,6 +49,7 @@ def model(name: str, family: str, training: bool = False) -> Callable[[Callable[
 def models() -> dict[str, Model]:
     """All of them, in the order of the document."""
     import blocks  # noqa: F401
+    import decoding  # noqa: F401
     import images  # noqa: F401
     import language  # noqa: F401
     import perception  # noqa: F401

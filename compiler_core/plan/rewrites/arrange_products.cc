@@ -13,14 +13,28 @@ constexpr size_t kMostNodes = 48;  // of the arithmetic looked at on one side of
 
 using Users = std::vector<std::vector<NodeId>>;
 
-NodeId outer_product(GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
-  if (node.op != Op::kMatmul || !b.shape(operands[0]).back().is(1))
-    return emit(b, node, std::move(operands));
-  for (NodeId& operand : operands) {
+std::vector<int> axes_with_last_exchanged(size_t rank) {
+  std::vector<int> axes(rank);
+  for (size_t i = 0; i < rank; ++i) axes[i] = static_cast<int>(i);
+  std::swap(axes[rank - 1], axes[rank - 2]);
+  return axes;
+}
+
+NodeId product_of_vectors(GraphBuilder& b, const Node& node, std::vector<NodeId> operands) {
+  const size_t rank = node.shape.size();
+  const bool outer = node.op == Op::kMatmul && b.shape(operands[0]).back().is(1);
+  const bool inner =
+      node.op == Op::kMatmul && node.shape[rank - 1].is(1) && node.shape[rank - 2].is(1);
+  if (!outer && !inner) return emit(b, node, std::move(operands));
+  for (NodeId& operand : operands)
     if (b.dtype(operand) != node.dtype) operand = b.cast(operand, node.dtype);
-    operand = b.broadcast(operand, node.shape);
-  }
-  return b.binary(Op::kMul, operands[0], operands[1]);
+  if (outer)
+    return b.binary(Op::kMul, b.broadcast(operands[0], node.shape),
+                    b.broadcast(operands[1], node.shape));
+  const NodeId row = b.permute(operands[1], axes_with_last_exchanged(rank));
+  const NodeId sum =
+      b.reduce(Op::kReduceSum, b.binary(Op::kMul, operands[0], row), {static_cast<int>(rank) - 1});
+  return b.reshape(sum, node.shape);
 }
 
 // The elementwise nodes that `root` is computed by, and what those read.
@@ -104,16 +118,9 @@ class Turner {
     return node.op == Op::kCast && !is_elementwise(graph_.node(node.operands[0]).op);
   }
 
-  static std::vector<int> turned_axes(size_t rank) {
-    std::vector<int> axes(rank);
-    for (size_t i = 0; i < rank; ++i) axes[i] = static_cast<int>(i);
-    std::swap(axes[rank - 1], axes[rank - 2]);
-    return axes;
-  }
-
   NodeId turned(const Region& region, NodeId root) {
     GraphBuilder& b = rewrite_.builder;
-    const std::vector<int> axes = turned_axes(graph_.node(root).shape.size());
+    const std::vector<int> axes = axes_with_last_exchanged(graph_.node(root).shape.size());
     std::map<NodeId, NodeId> map;
     for (NodeId id : region.leaves) map[id] = b.permute(rewrite_[id], axes);
     for (NodeId id : region.nodes) {
@@ -220,8 +227,8 @@ Result<Graph> arrange_products(const Graph& graph) {
   return Orderer(arranged).run();
 }
 
-Result<Graph> multiply_outer_products(const Graph& graph) {
-  return rewrite_nodes(graph, outer_product);
+Result<Graph> multiply_vectors(const Graph& graph) {
+  return rewrite_nodes(graph, product_of_vectors);
 }
 
 }  // namespace kiln

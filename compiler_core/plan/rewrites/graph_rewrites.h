@@ -16,9 +16,16 @@ namespace kiln {
 // to the reduction families.
 Result<Graph> unroll_windows(const Graph& graph);
 
-// Turns a matmul of one column with one row into products of elements, which fuse with what reads
-// them. Runs before broadcasts are sunk: it leaves some to sink.
-Result<Graph> multiply_outer_products(const Graph& graph);
+// Turns a matmul of one column with one row into products of elements, and one of one row with one
+// column into a sum of products, as attention to a single key is: both fuse with their neighbours.
+// Runs before broadcasts are sunk: it leaves some to sink.
+Result<Graph> multiply_vectors(const Graph& graph);
+
+// Multiplies rows that share a matrix by it together: a product whose second operand repeats each
+// matrix for several neighbours along its last batch axis, as a step of decoding does with the keys
+// and values of grouped queries, becomes one with more rows and fewer batches, and no repeated copy is
+// stored. Products of an attention (attention.h) stay as they are: its kernels read shared heads.
+Result<Graph> pack_shared_heads(const Graph& graph);
 
 // Turns a reduction over axes that are not neighbours into one reduction per run of neighbours,
 // innermost first; so that the row and column families cover every set of axes. Reassociates sums.

@@ -55,6 +55,20 @@ TEST(Scatter, index_put_sets_or_accumulates_rows_columns_and_masks) {
                  kFloat,
                  {2, 3}},
                 {8, 2, 7, 8, 5, 7});
+  // One place: no Scatter. A negative one counts from the end.
+  for (const double place : {1.0, -2.0})
+    expect_values({"aten.index_put.default",
+                   {kX, indices(kSecond), tensor("values", "w")},
+                   {x, {kLong, {1}, {place}}, {kFloat, {2, 1}, {7, 8}}},
+                   kFloat,
+                   {2, 3}},
+                  {1, 7, 3, 4, 8, 6});
+  expect_values({"aten.index_copy.default",
+                 {kX, integer("dim", 1), tensor("index", "z"), tensor("source", "w")},
+                 {x, {kLong, {1}, {2}}, {kFloat, {2, 1}, {7, 8}}},
+                 kFloat,
+                 {2, 3}},
+                {1, 2, 7, 4, 5, 8});
   expect_values({"aten.index_put.default",
                  {kX, indices(kFirst), tensor("values", "w")},
                  {x, {kBool, {2, 3}, {1, 0, 0, 0, 1, 1}}, {kFloat, {}, {0}}},

@@ -92,7 +92,7 @@ TEST_P(PlanProperty, EveryPassBeforeThePartitionLeavesAValidGraph) {
     ASSERT_TRUE(partition(form->graph, options).has_value());
     if (HasFatalFailure()) return;
   }
-  EXPECT_EQ(passes.size(), 16u);
+  EXPECT_EQ(passes.size(), 17u);
 }
 
 TEST_P(PlanProperty, EqualGraphsHaveEqualPlans) {

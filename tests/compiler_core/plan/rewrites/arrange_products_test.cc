@@ -27,9 +27,18 @@ TEST(ArrangeProducts, AColumnTimesARowIsPointwise) {
   const std::string text = rewritten(
       "%0 = input 0 : bf16[4,1]\n%1 = input 1 : bf16[1,6]\n%2 = matmul %0 %1 : f32[4,6]\n"
       "return %2\n",
-      multiply_outer_products);
+      multiply_vectors);
   EXPECT_EQ(text.find("matmul"), std::string::npos) << text;
   EXPECT_NE(text.find("mul"), std::string::npos) << text;
+}
+
+TEST(ArrangeProducts, ARowTimesAColumnIsASum) {
+  const std::string text = rewritten(
+      "%0 = input 0 : bf16[3,1,2]\n%1 = input 1 : bf16[3,2,1]\n%2 = matmul %0 %1 : f32[3,1,1]\n"
+      "return %2\n",
+      multiply_vectors);
+  EXPECT_EQ(text.find("matmul"), std::string::npos) << text;
+  EXPECT_NE(text.find("reduce_sum"), std::string::npos) << text;
 }
 
 TEST(ShareReshapes, ArithmeticOnAProductIsDoneOnceForTwoShapes) {
