@@ -22,12 +22,27 @@ size_t axis_of_stride(const Shape& shape, const Dim& stride) {
   return axis;
 }
 
+// One head for all: a View whose last batch axis has a stride of 0. Several rows of each batch may lie
+// apart, and a matrix that is an input is read where it lies.
+std::optional<SharedMatrices> one_matrix(const Graph& graph, const Node& matmul,
+                                         const Node& operand) {
+  const auto& view = std::get<ViewAttr>(operand.attr);
+  const size_t rank = operand.shape.size();
+  const Dim& count = operand.shape[rank - 3];
+  const bool pays = matmul.shape[rank - 2].is(1) || !is_leaf(graph.node(operand.operands[0]).op);
+  if (count.is(1) || !view.strides[rank - 3].is(0) || !pays) return std::nullopt;
+  SharedMatrices shared{operand.operands[0], operand.shape, view, count};
+  shared.shape[rank - 3] = 1;
+  return shared;
+}
+
 // Reads `expand` and `reshape` behind each other: a View whose last batch axis walks two axes of a
 // View, of which the inner one has a stride of 0.
 std::optional<SharedMatrices> shared_matrices(const Graph& graph, const Node& matmul) {
   const Node& outer = graph.node(matmul.operands[1]);
   const size_t rank = outer.shape.size();
   if (outer.op != Op::kView || rank < 3) return std::nullopt;
+  if (auto one = one_matrix(graph, matmul, outer)) return one;
   const Node& inner = graph.node(outer.operands[0]);
   const auto& reads = std::get<ViewAttr>(outer.attr);
   if (inner.op != Op::kView || !reads.offset.is(0)) return std::nullopt;

@@ -33,6 +33,24 @@ TEST(PackSharedHeads, SoAreSeveralRowsOfAHead) {
   EXPECT_NE(text.find("f32[2,6,5]"), std::string::npos) << text;
 }
 
+TEST(PackSharedHeads, OneHeadForAllIsReadOnce) {
+  const std::string text = rewritten(
+      "%0 = input 0 : f32[2,6,1,4]\n%1 = input 1 : f32[2,1,4,5]\n"
+      "%2 = view %1 strides=[20,0,5,1] offset=[0] : f32[2,6,4,5]\n"
+      "%3 = matmul %0 %2 : f32[2,6,1,5]\nreturn %3\n",
+      pack_shared_heads);
+  EXPECT_NE(text.find("f32[2,1,6,5]"), std::string::npos) << text;
+}
+
+TEST(PackSharedHeads, WeightsOfManyRowsAreReadWhereTheyLie) {
+  const std::string text = rewritten(
+      "%0 = input 0 : f32[6,3,4]\n%1 = input 1 : f32[4,5]\n"
+      "%2 = view %1 strides=[0,5,1] offset=[0] : f32[6,4,5]\n"
+      "%3 = matmul %0 %2 : f32[6,3,5]\nreturn %3\n",
+      pack_shared_heads);
+  EXPECT_NE(text.find("matmul %0 %2 : f32[6,3,5]"), std::string::npos) << text;
+}
+
 TEST(PackSharedHeads, HeadsThatTakeTurnsStayApart) {  // the outer axis repeats, not the inner one
   const std::string text = rewritten(
       "%0 = input 0 : f32[6,1,4]\n%1 = input 1 : f32[2,4,5]\n"
