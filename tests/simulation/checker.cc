@@ -199,7 +199,10 @@ void Checker::saw(const Action& action) {
   if (const auto* a = std::get_if<StoreKernel>(&action)) saw_winner(*a);
   if (const auto* a = std::get_if<StoreKernel>(&action)) early_.stored(*a);
   if (const auto* a = std::get_if<ShareBinary>(&action)) early_.shared(*a);
-  if (const auto* a = std::get_if<WithdrawKernel>(&action)) early_.withdrawn(*a);
+  if (const auto* a = std::get_if<WithdrawKernel>(&action)) {
+    early_.withdrawn(*a);
+    reasons_.withdrawn(a->kernel);
+  }
   if (const auto* a = std::get_if<EndDetached>(&action)) saw_end(*a);
   if (const auto* a = std::get_if<StoreProgram>(&action)) saw_choice(a->program);
   if (const auto* a = std::get_if<StoreProgram>(&action))

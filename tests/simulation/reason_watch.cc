@@ -26,6 +26,7 @@ void ReasonWatch::incarnation_begins(int64_t now_ms) {
   asked_.clear();
   unserved_.clear();
   troubled_.clear();
+  withdrawn_.clear();
 }
 
 void ReasonWatch::saw(int64_t now_ms, const Event& event) {
@@ -71,6 +72,14 @@ bool ReasonWatch::no_alternative_survives(const TrueProgram& program, const Targ
   return true;
 }
 
+bool ReasonWatch::uses_withdrawn(const TrueProgram& program, const CompileRequest& request) const {
+  return std::ranges::any_of(program.partitions, [&](const TruePartition& partition) {
+    return std::ranges::any_of(partition.kernels, [&](int kernel) {
+      return withdrawn_.contains(truth_.kernel_key(kernel, request.target, request.mode));
+    });
+  });
+}
+
 // One that reported lately, and nothing is the matter with it.
 bool ReasonWatch::certainly_serves(int64_t now_ms, const Target& target) const {
   if (scenario_.drifting()) return false;  // it may be in quarantine
@@ -102,6 +111,7 @@ bool ReasonWatch::lacks_reason(int64_t now_ms, const RequestId& id, const Compil
       if (says(error, "has reported yet"))
         return now_ms - began_ms_ >= options_.fleet_returns_ms + kFirstStepMs ||
                targets_seen_.contains(request.target.isa);
+      if (says(error, "turned out to be wrong")) return !uses_withdrawn(program, request);
       return !says(error, "requests are waiting") && !says(error, "are queued already");
     case Code::kUnavailable:
       if (says(error, "no worker for") || says(error, "no worker measures for"))

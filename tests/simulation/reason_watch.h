@@ -26,6 +26,7 @@ class ReasonWatch {
   void troubled(const Digest& kernel, const std::string& schedule) {
     troubled_.emplace(kernel, schedule);
   }
+  void withdrawn(const Digest& kernel) { withdrawn_.insert(kernel); }
   bool was_troubled(const Digest& kernel) const {
     const auto first = troubled_.lower_bound({kernel, {}});
     return first != troubled_.end() && first->first == kernel;
@@ -43,6 +44,7 @@ class ReasonWatch {
     bool failed = false, drains = false;  // as any of its reports says: they come out of order
   };
   bool no_alternative_survives(const TrueProgram& program, const Target& target, Mode mode) const;
+  bool uses_withdrawn(const TrueProgram& program, const CompileRequest& request) const;
   bool certainly_serves(int64_t now_ms, const Target& target) const;
   bool lacks_reason(int64_t now_ms, const RequestId& id, const CompileRequest& request,
                     const Error& error) const;
@@ -60,6 +62,7 @@ class ReasonWatch {
   std::map<Digest, Target> asked_;  // programs
   std::set<Digest> unserved_;  // of them: no worker of the target was certain since they were asked
   std::set<std::pair<Digest, std::string>> troubled_;
+  std::set<Digest> withdrawn_;  // kernels
 };
 
 }  // namespace kiln::simulation

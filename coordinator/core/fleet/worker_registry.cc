@@ -49,10 +49,7 @@ void WorkerRegistry::leave_class(const WorkerId& id, const Worker& worker) {
   if (worker.only_builds()) return;
   WorkerClass& entry = classes_[describe(worker.target)];
   --entry.members;
-  if (entry.serving.erase(id) > 0) {
-    entry.slots -= worker.slots;
-    entry.complete -= worker.lacks.empty();
-  }
+  if (entry.serving.erase(id) > 0) entry.complete -= worker.lacks.empty();
   entry.idle.erase({worker.leases, id});
 }
 
@@ -73,7 +70,6 @@ void WorkerRegistry::enter_class(const WorkerId& id, const Worker& worker) {
   ++entry.members;
   if (!worker.takes_work()) return;
   entry.serving.insert(id);
-  entry.slots += worker.slots;
   entry.complete += worker.lacks.empty();
   if (worker.has_free_slot()) entry.idle.emplace(worker.leases, id);
 }
@@ -263,13 +259,6 @@ double WorkerRegistry::reference_us(const Model& model) const {
   const auto reference = reference_us_.find(model);
   if (reference == reference_us_.end() || mutated(Mutation::kNoCalibration)) return 0;
   return reference->second;
-}
-
-int WorkerRegistry::slots_for(const Target& target) const {
-  int slots = 0;
-  for (const auto& [name, entry] : classes_)
-    if (entry.target.can_run(target)) slots += entry.slots;
-  return slots;
 }
 
 int WorkerRegistry::count_for(const Target& target) const {

@@ -1,6 +1,6 @@
 // WorkerRegistry: the connected workers as their reports describe them, in classes of equal hard
-// facts: which workers take work for a target, how many slots they have, which have one free. A
-// step costs O(log workers) and looks at few classes. Plain value; one thread.
+// facts: which workers take work for a target, and which have a free slot. A step costs
+// O(log workers) and looks at few classes. Plain value; one thread.
 //
 // A worker takes new work unless it drains or is in quarantine. It is quarantined while its device
 // errs, and while it drifts (worker_health.h) if another worker of its class takes work: a drifting
@@ -71,7 +71,6 @@ struct WorkerClass {
   Target target;
   int members = 0;                          // connected, whether they take work or not
   std::set<WorkerId> serving;               // those that take work
-  int slots = 0;                            // of those, together
   int complete = 0;                         // of those, how many lack no template
   std::set<std::pair<int, WorkerId>> idle;  // with a free slot, fewest leases first
 };
@@ -111,9 +110,8 @@ class WorkerRegistry {
   std::vector<WorkerId> take_quarantined() { return std::exchange(quarantined_, {}); }
   void tick(int64_t now_ms);
 
-  // The workers that take new work for `target`: their slots together, their number, and whether
-  // there is one besides `except`.
-  int slots_for(const Target& target) const;
+  // The workers that take new work for `target`: their number, and whether there is one besides
+  // `except`.
   int count_for(const Target& target) const;
   bool serves(const Target& target, const WorkerId& except = {}) const;
   // Whether another worker besides `id` takes new work for `target`, and has the templates that

@@ -80,7 +80,7 @@ class CompileRequests {
   void await_builds(CompileTask& task);
   bool make_early(CompileTask& task) const;
   void answer_early(int64_t now_ms, CompileTask& task, Actions& out);
-  void withdraw_kernel(const Digest& kernel, Actions& out);
+  void withdraw_kernel(int64_t now_ms, const Digest& kernel, Actions& out);
   // tier0_answers.cc
   static CompileTask tier0_of(int64_t now_ms, const CompileTask& task);
   static bool takes_tier0(const CompileTask& task, const CompileTask::Waiter& waiter);

@@ -27,7 +27,7 @@ void CompileRequests::await_builds(CompileTask& task) {
 }
 
 void CompileRequests::kernels_built(int64_t now_ms, Actions& out) {
-  for (const Digest& kernel : scheduler_.take_refuted()) withdraw_kernel(kernel, out);
+  for (const Digest& kernel : scheduler_.take_refuted()) withdraw_kernel(now_ms, kernel, out);
   for (const Digest& key : scheduler_.take_built()) {
     const TuningTask* kernel = scheduler_.find(key);
     if (kernel == nullptr) continue;
@@ -85,10 +85,21 @@ void CompileRequests::answer_early(int64_t now_ms, CompileTask& task, Actions& o
 }
 
 // The programs that need it get its next choice, under a serial that the revocation does not cover.
-void CompileRequests::withdraw_kernel(const Digest& kernel, Actions& out) {
+// Those that have a winner of it already, from an earlier search, end: it is revoked with the rest.
+void CompileRequests::withdraw_kernel(int64_t now_ms, const Digest& kernel, Actions& out) {
   if (mutated(Mutation::kNeverWithdraw)) return;
   const uint64_t ticket = ++withdrawals_;
   out.push_back(WithdrawKernel{kernel, ticket});
+  std::vector<Digest> made_with;
+  for (const auto& [key, task] : tasks_)
+    if (task.stage == Stage::kTuning &&
+        std::ranges::find(task.pending, kernel) == task.pending.end() &&
+        std::ranges::find(task.program.kernels, kernel, &ProgramKernel::key) !=
+            task.program.kernels.end())
+      made_with.push_back(key);
+  for (const Digest& key : made_with)
+    fail_task(now_ms, *find(key),
+              overloaded("a kernel that it was made with turned out to be wrong: ask again"), out);
   const TuningTask* tuning = scheduler_.find(kernel);
   if (tuning == nullptr) return;
   const auto programs = tuning->programs();

@@ -113,14 +113,13 @@ int Dispatcher::largest_batch(const TuningTask& task) const {
   return std::clamp(most, 1, std::max(1, options_.max_batch));
 }
 
-// Into how many leases the waiting candidates of `task` are divided: several only where GPUs would
+// Into how many leases the waiting candidates of `task` are divided: several only where devices would
 // otherwise have nothing.
 int Dispatcher::shares(const TuningTask& task) const {
   const Target& target = task.target();
-  if (target.backend != Backend::kCuda) return std::max(1, workers_.slots_for(target));
-  const int gpus = workers_.count_for(target);
-  if (queue_.kernels_waiting(target) >= gpus) return 1;
-  return std::max(1, gpus - (leases_.count(task.key()) - leases_.count_builds(task.key())));
+  const int devices = workers_.count_for(target);
+  if (queue_.kernels_waiting(target) >= devices) return 1;
+  return std::max(1, devices - (leases_.count(task.key()) - leases_.count_builds(task.key())));
 }
 
 // Whether more of the task is being built, so that a worker that has something to do may wait for a
