@@ -31,6 +31,14 @@ bool reads_across(const Graph& graph) {
   });
 }
 
+// Whether each lane's place is computed: a View of a value that no kernel stores, as patches and windows
+// of padded images are. Places have 64 bits, so eight of them fill a register.
+bool computes_places(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    return node.op == Op::kView && !is_leaf(graph.node(node.operands[0]).op);
+  });
+}
+
 }  // namespace
 
 std::vector<Schedule> cpu_pointwise_candidates(const Workload& workload, const Target& target) {
@@ -45,7 +53,8 @@ std::vector<Schedule> cpu_pointwise_candidates(const Workload& workload, const T
     schedule.block = std::min(schedule.block, share);
     add_unless_present(space, to_schedule(schedule));
   };
-  const std::vector<int> lanes = lane_choices(graph, target);
+  std::vector<int> lanes = lane_choices(graph, target);
+  if (lanes[0] == 16 && computes_places(graph)) std::swap(lanes[0], lanes[1]);
   // Tiles: a line of the input that is read across serves all rows of the tile.
   if (reads_across(graph))
     for (const int64_t columns : {32, 16, 64})
