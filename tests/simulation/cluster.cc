@@ -261,7 +261,7 @@ void Cluster::cause_trouble() {
     note(id + " shall drain");
     step(DrainRequested{id});
   }
-  if (core_ != nullptr && random_.chance(0.01)) crash_coordinator();
+  if (core_ != nullptr && random_.chance(0.011)) crash_coordinator();
   if (cast_ != Cast::kPool) return;
   if (core_ != nullptr && terms_.chance(0.02)) stand_still();
   if (core_ != nullptr && terms_.chance(0.005)) fail_over();

@@ -85,7 +85,7 @@ void CompileRequests::answer_early(int64_t now_ms, CompileTask& task, Actions& o
 }
 
 // The programs that need it get its next choice, under a serial that the revocation does not cover.
-// Those that have a winner of it already, from an earlier search, end: it is revoked with the rest.
+// A program that holds a winner of an earlier search for the kernel ends: that winner is revoked too.
 void CompileRequests::withdraw_kernel(int64_t now_ms, const Digest& kernel, Actions& out) {
   if (mutated(Mutation::kNeverWithdraw)) return;
   const uint64_t ticket = ++withdrawals_;
