@@ -29,8 +29,10 @@ class JoinedFewRowsKernel {
     const CudaMatmulSchedule tiles = schedule_.tiles();
     Source source;
     source.recipe = argument_recipe(graph_);
-    source.text = cuda_preamble(graph_, kLanes, {"mma.cuh", "matmul.cuh", "matmul_few_rows.cuh"}) +
-                  print_operands() + print_tiling(problem_.all, tiles);
+    source.text =
+        cuda_preamble(graph_, kLanes,
+                      {"mma.cuh", "matmul.cuh", "cluster_sums.cuh", "matmul_few_rows.cuh"}) +
+        print_operands() + print_tiling(problem_.all, tiles);
     const int64_t blocks = problem_.tiles_before(problem_.parts.size(), schedule_.bn);
     Phase phase{"multiply", blocks * schedule_.splits, schedule_.threads(), schedule_.splits,
                 schedule_.shared_bytes()};
@@ -88,47 +90,32 @@ class JoinedFewRowsKernel {
 
   std::string print_multiply() const {
     return fmt::format(
-        "  multiply_few_rows<{}, A, B, Tiling>(a, b, columns, 0, column0, begin, end, {}, {}, "
-        "shared_memory());\n",
-        problem_.all.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", problem_.are_ready(),
-        may_let_next_begin(graph_));
+        "  const auto tile_sums = multiply_few_rows<{}, A, B, Tiling, {}>(\n"
+        "      a, b, columns, 0, column0, begin, end, {}, {}, [] {{}}, shared_memory());\n",
+        problem_.all.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", schedule_.splits,
+        problem_.are_ready(), may_let_next_begin(graph_));
   }
 
-  // The blocks of a cluster divide the vectors of their tile, and add up what all have staged.
+  // The vectors of the tile that are this block's.
   std::string print_ending() const {
-    const std::string first = meets_in_cluster()
-                                  ? fmt::format("split * {} + thread_index()", schedule_.threads())
-                                  : "thread_index()";
-    std::string text = meets_in_cluster() ? "  cluster_barrier();\n" : "";
-    text += fmt::format(
-        "  _Pragma(\"unroll 2\") for (int i = {0}; i < Tiling::rows * {1} / LANES; i += {2}) {{\n"
-        "    const int tile_row = i / ({1} / LANES), tile_column = i % ({1} / LANES) * LANES;\n"
+    std::string text = fmt::format(
+        "  _Pragma(\"unroll 2\") for (int own = thread_index(); own < tile_sums.vectors; own += "
+        "{0}) "
+        "{{\n"
+        "    const int i = own * {1} + split;\n"
+        "    const int tile_row = i / ({2} / LANES), tile_column = i % ({2} / LANES) * LANES;\n"
         "    const index_t row = tile_row, column = column0 + tile_column;\n"
         "    if (row >= {3} || column >= columns) continue;\n",
-        first, width_, schedule_.splits * schedule_.threads(), problem_.all.m);
+        schedule_.threads(), schedule_.splits, width_, problem_.all.m);
     for (int i = 0; i < problem_.products; ++i)
-      text += print_sums(fmt::format("sums{}", i),
-                         fmt::format("tile_row, tile_column + {}", i * width_));
+      text += fmt::format("    const Vec<Value> sums{0} = tile_sums(own, {0});\n", i);
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
       const EpilogueText epilogue = joined_epilogue(
           graph_, static_cast<int>(i), problem_.parts[i].nodes.products, kLanes, false);
       text +=
           fmt::format("    if (part == {}) {{\n{}{}    }}\n", i, epilogue.once, epilogue.vector);
     }
-    text += "  }\n";
-    // Nobody ends while others read what it has staged.
-    return meets_in_cluster() ? text + "  cluster_barrier();\n" : text;
-  }
-
-  std::string print_sums(std::string_view sums, std::string_view at) const {
-    if (!meets_in_cluster())
-      return fmt::format(
-          "    const Vec<Value> {} = staged_sums<Tiling, Value>(shared_memory(), {});\n", sums, at);
-    return fmt::format(
-        "    Vec<Value> {0} = sums_of_block<Tiling, Value>(shared_memory(), 0, {1});\n"
-        "    _Pragma(\"unroll\") for (int rank = 1; rank < {2}; ++rank)\n"
-        "      {0} = {0} + sums_of_block<Tiling, Value>(shared_memory(), rank, {1});\n",
-        sums, at, schedule_.splits);
+    return text + "  }\n";
   }
 
   const Graph& graph_;
@@ -168,7 +155,7 @@ Result<Source> print_joined_few_rows(const Graph& graph, const CudaJoinedFewRows
 
 const KernelTemplate& cuda_joined_few_rows() {
   static const PrintedTemplate<CudaJoinedFewRowsSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .check = check_joined_few_rows,

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/matmul/cuda_narrow.h"
@@ -57,12 +59,13 @@ class CudaMatmulKernel {
                 ? NarrowWeights(graph_, problem_).print_multiply(counts_rows() ? " + shift" : "")
             : few_rows_ ? print_few_rows()
                         : "",
+        .names_sums = few_rows_ != nullptr,
         .early_input = few_rows_ ? std::optional(problem_.b.input) : std::nullopt,
         .shared_bytes = few_rows_ ? few_rows_->shared_bytes() : 0,
         .blocks_an_sm = few_rows_ ? few_rows_->blocks_an_sm(cuda_limits(target)) : 0,
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
         .plain_sum = "plain_sum",
-        .epilogue = matmul_epilogue(graph_, problem_, lanes_),
+        .epilogue = matmul_epilogue(graph_, problem_, lanes_, {.addend = early_addend()}),
     };
     return print_cuda_product(product, target);
   }
@@ -70,14 +73,58 @@ class CudaMatmulKernel {
  private:
   std::string print_few_rows() const {
     return fmt::format(
-        "  const B::stored* const parts[1] = {{b}};\n"
-        "  multiply_few_rows<{}, A, B, Tiling>(a, parts, B::lines, row0, column0, begin, end, "
-        "ready{} != 0, {}, shared_memory());\n",
-        problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", problem_.b.input,
-        may_let_next_begin(graph_));
+        "  const B::stored* const parts[1] = {{b}};\n{}"
+        "  const auto tile_sums = multiply_few_rows<{}, A, B, Tiling, {}>(\n"
+        "      a, parts, B::lines, row0, column0, begin, end, ready{} != 0, {}, read_early, "
+        "shared_memory());\n",
+        print_read_early(), problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16",
+        schedule_.splits, problem_.b.input, may_let_next_begin(graph_));
   }
+
+  // An input of halves of the results' shape, whose vectors a kernel of few rows reads while it
+  // multiplies: each thread has one of them. Nothing reads it elsewhere than at its own place.
+  NodeId early_addend() const {
+    if (!few_rows_ || problem_.batches != 1 ||
+        schedule_.bm * schedule_.bn / lanes_ > schedule_.splits * schedule_.threads())
+      return kInvalidNode;
+    const Shape& shape = graph_.node(graph_.outputs()[0]).shape;
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      const bool is_input =
+          node.op == Op::kInput ||
+          (node.op == Op::kView && graph_.node(node.operands[0]).op == Op::kInput);
+      if (!is_input || !is_16_bit_float(node.dtype) || node.shape != shape) continue;
+      const bool read_in_place = std::ranges::all_of(graph_.nodes(), [&](const Node& user) {
+        return is_elementwise(user.op) ||
+               std::ranges::find(user.operands, id) == user.operands.end();
+      });
+      const MatmulOperand operand = MatmulOperand::of(graph_, id);
+      if (read_in_place && operand.column_stride == 1 && operand.row_stride % lanes_ == 0 &&
+          operand.offset % lanes_ == 0)
+        return id;
+    }
+    return kInvalidNode;
+  }
+
+  std::string print_read_early() const {
+    const NodeId addend = early_addend();
+    if (addend == kInvalidNode) return "  const auto read_early = [] {};\n";
+    const MatmulOperand operand = MatmulOperand::of(graph_, addend);
+    return fmt::format(
+        "  Packed<{}> addend = {{}};\n"
+        "  const auto read_early = [&] {{\n"
+        "    const int i = thread_index() * {} + split;\n"
+        "    const index_t row = row0 + i / (Tiling::columns / LANES);\n"
+        "    const index_t column = column0 + i % (Tiling::columns / LANES) * LANES;\n"
+        "    if (i < Tiling::rows * Tiling::columns / LANES && row < {} && column < {})\n"
+        "      addend = load_packed<LANES>(in{} + {} + row * {} + column, AllLanes{{}});\n"
+        "  }};\n",
+        memory_type(graph_.node(addend).dtype), schedule_.splits, problem_.m, problem_.n,
+        operand.input, operand.offset, operand.row_stride);
+  }
+
   std::vector<std::string_view> device_files() const {
-    if (few_rows_) return {"matmul_few_rows.cuh"};
+    if (few_rows_) return {"cluster_sums.cuh", "matmul_few_rows.cuh"};
     if (is_open_) return {"matmul_open.cuh"};
     return problem_.narrow ? std::vector<std::string_view>{"matmul_narrow.cuh"}
                            : std::vector<std::string_view>{};

@@ -111,7 +111,9 @@ class ProductKernel {
                       "  multiply_tile<{}, A, B, Tiling>(a, b, row0{}, column0, begin, end, "
                       "shared_memory());\n",
                       sums_type(product_.types, product_.k), product_.shift);
-    return text + (meets_in_cluster() ? print_meeting() : print_ending());
+    return text + (product_.names_sums  ? print_own()
+                   : meets_in_cluster() ? print_meeting()
+                                        : print_ending());
   }
 
   // Declares `split` and `batch`, and where the block's tile lies: `row0`, `column0`.
@@ -167,6 +169,15 @@ class ProductKernel {
                 ? fmt::format("    store<LANES>({}, sums, AllLanes{{}});\n", partial_sums("split"))
                 : product_.epilogue.vector;
     return text + "  }\n";
+  }
+
+  // The vectors of the tile that are this block's, whose sums have been brought.
+  std::string print_own() const {
+    return product_.epilogue.once +
+           print_loop(fmt::format("thread_index() * {} + split", schedule_.splits),
+                      schedule_.splits * schedule_.threads()) +
+           fmt::format("    const Vec<Value> sums = tile_sums(i / {}, 0);\n", schedule_.splits) +
+           product_.epilogue.vector + "  }\n";
   }
 
   // The blocks of a cluster divide the vectors of their tile, and add up what all have staged.

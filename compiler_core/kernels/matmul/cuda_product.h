@@ -65,8 +65,10 @@ struct CudaProduct {
   std::string pointers;                  // declares `a` and `b` of `batch`
   std::string shift;                     // " + shift": what a's rows are numbered from, if not 0
   // A call that leaves a tile's sums in shared memory, where it is not multiply_tile(), and what it
-  // needs.
+  // needs. `names_sums`: it declares `tile_sums`, which gives the sums of this block's vectors
+  // (cluster_sums.cuh), instead.
   std::string multiply = {};
+  bool names_sums = false;
   // An input that the call reads before the kernel in front of this one has ended, where ready`input`
   // says that it may: it waits for that one itself.
   std::optional<int> early_input = {};

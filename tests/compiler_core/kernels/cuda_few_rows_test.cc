@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
@@ -57,6 +58,32 @@ TEST(CudaFewRows, EpilogueKnowsItsBatch) {
     y = b.binary(Op::kMul, y, wide(b.input(DType::kBF16, shape)));
     EXPECT_EQ(check(matmul_workload(b, b.cast(y, DType::kBF16)), {8, 16, 32, 4, splits}), "");
   }
+}
+
+// Which a thread reads while it multiplies, where it has one vector of it at most.
+TEST(CudaFewRows, AgreesWithAnAddend) {
+  for (const auto& [rows, columns, bm] : {std::tuple{5, 40, 8}, std::tuple{16, 72, 16}})
+    for (const auto& [bn, warps, splits] :
+         {std::tuple{16, 4, 1}, std::tuple{64, 2, 1}, std::tuple{32, 4, 4}}) {
+      GraphBuilder b;
+      NodeId y = b.matmul(b.input(DType::kBF16, {rows, 512}),
+                          b.permute(b.input(DType::kBF16, {columns, 512}), {1, 0}));
+      const NodeId addend = b.input(DType::kBF16, {rows, columns});
+      y = b.cast(b.binary(Op::kAdd, y, b.cast(addend, DType::kF32)), DType::kBF16);
+      EXPECT_EQ(check(matmul_workload(b, y), {bm, bn, 32, warps, splits}), "")
+          << rows << ' ' << bn << ' ' << splits;
+    }
+}
+
+// Read at its own place and elsewhere, so it does not wait in a register.
+TEST(CudaFewRows, AgreesWithAnAddendThatIsReadElsewhereToo) {
+  GraphBuilder b;
+  NodeId y = b.matmul(b.input(DType::kBF16, {16, 512}),
+                      b.permute(b.input(DType::kBF16, {16, 512}), {1, 0}));
+  const NodeId addend = b.input(DType::kBF16, {16, 16});
+  y = b.binary(Op::kAdd, y, b.cast(addend, DType::kF32));
+  y = b.binary(Op::kMul, y, b.cast(b.permute(addend, {1, 0}), DType::kF32));
+  EXPECT_EQ(check(matmul_workload(b, b.cast(y, DType::kBF16)), {16, 16, 32, 4, 4}), "");
 }
 
 TEST(CudaFewRows, EveryCandidateAgrees) {

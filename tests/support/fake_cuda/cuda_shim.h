@@ -105,19 +105,24 @@ inline void copy_async(void* shared, const void* global, int bytes) {
   kiln_fake_current->copy_later(shared, global, bytes, size);
 }
 
-// The address in block `rank` of the cluster that `mine` is in this one.
-inline const char* in_cluster(const void* mine, int bytes, int rank) {
+// Thread 0 of block `rank` of the cluster.
+inline Thread* block_of_cluster(int rank) {
   Thread* self = kiln_fake_current;
-  const long offset = static_cast<const char*>(mine) - self->shared;
   if (rank < 0 || rank >= self->cluster_size)
-    fault(FaultKind::kIllegalAddress, "a load from a block that the cluster lacks", nullptr);
+    fault(FaultKind::kIllegalAddress, "an access to a block that the cluster lacks", nullptr);
+  return self->cluster + static_cast<long>(rank) * self->block_threads;
+}
+
+// The address in block `rank` of the cluster that `mine` is in this one.
+inline char* in_cluster(const void* mine, int bytes, int rank) {
+  const long offset = static_cast<const char*>(mine) - kiln_fake_current->shared;
   check_shared(mine, bytes);
-  Thread* other = self->cluster + static_cast<long>(rank) * self->block_threads;
+  Thread* other = block_of_cluster(rank);
   int left = 0;
-  for (int i = 0; i < self->block_threads && left == 0; ++i) left += other[i].ended ? 0 : 1;
+  for (int i = 0; i < other->block_threads && left == 0; ++i) left += other[i].ended ? 0 : 1;
   if (left == 0)
     fault(FaultKind::kIllegalAddress,
-          "a load from a block of the cluster that has ended: a cluster barrier is missing",
+          "an access to a block of the cluster that has ended: a cluster barrier is missing",
           nullptr);
   return other->shared + offset;
 }
@@ -258,6 +263,23 @@ KILN_INLINE int cluster_rank() {
 }
 KILN_INLINE void cluster_barrier() {
   kiln_fake_current->meet(kiln_fake::Meeting::kCluster);
+}
+// A wait that lets a thread go on when all threads of the cluster have begun could let it do so before
+// they wait, too: here they meet, which is one of the orders that there may be.
+KILN_INLINE void cluster_has_begun() {
+  kiln_fake_current->has_begun = true;
+}
+KILN_INLINE void wait_for_cluster() {
+  kiln_fake_current->meet(kiln_fake::Meeting::kCluster);
+}
+KILN_INLINE void cluster_store(float* mine, int rank, float x) {
+  kiln_fake::check_aligned<sizeof x>(mine);
+  const kiln_fake::Thread* other = kiln_fake::block_of_cluster(rank);
+  for (int i = 0; i < other->block_threads; ++i)
+    if (!other[i].has_begun)
+      kiln_fake::fault(kiln_fake::FaultKind::kIllegalAddress,
+                       "a store to a block of the cluster that may not have begun", nullptr);
+  __builtin_memcpy(kiln_fake::in_cluster(mine, sizeof x, rank), &x, sizeof x);
 }
 KILN_INLINE void cluster_load_16(const void* mine, int rank, unsigned* word) {
   kiln_fake::check_aligned<16>(mine);

@@ -40,6 +40,7 @@ struct Thread {
   int block_threads;
   bool ended;
   bool waited;             // for the kernel in front of this one
+  bool has_begun;          // as its cluster knows
   const Unready* unready;  // until then
   int unready_count;
   // The block's, in its thread 0: those that kernels number, and one for each warpgroup to meet at.

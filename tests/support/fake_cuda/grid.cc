@@ -363,6 +363,7 @@ void Grid::run_cluster(unsigned first_block) {
     Fiber& fiber = fibers_[static_cast<size_t>(i)];
     thread.block = first_block + static_cast<unsigned>(thread.rank);
     thread.ended = false;
+    thread.waited = thread.has_begun = false;
     thread.turn = 0;
     thread.registers = 0;
     for (auto& barrier : thread.numbered) barrier = {};

@@ -173,6 +173,32 @@ TEST(FakeGpu, ABlockThatLeavesBeforeItsClusterReadsIsReported) {
   EXPECT_TRUE(says(error_of(kernel), "a cluster barrier is missing"));
 }
 
+constexpr char kClusterGift[] = R"(
+KILN_KERNEL(64, 1) k(const float* in, float* out, char*) {
+  float* shared = reinterpret_cast<float*>(shared_memory());
+  cluster_has_begun();
+  WAIT
+  cluster_store(shared + thread_index(), (cluster_rank() + 1) % 4, in[block_index() * 64 + thread_index()]);
+  cluster_barrier();
+  out[block_index() * 64 + thread_index()] = shared[thread_index()];
+})";
+
+TEST(FakeGpu, ABlockStoresToOthersOfItsCluster) {
+  const Kernel kernel{
+      replaced(kClusterGift, "WAIT", "wait_for_cluster();"), {512}, {512}, 8, 64, 4, 256};
+  const std::vector<float> out = run(kernel);
+  ASSERT_EQ(out.size(), 512u);
+  for (size_t i = 0; i < 512; ++i) {
+    const size_t from = i / 256 * 256 + (i + 192) % 256;
+    EXPECT_EQ(out[i], static_cast<float>(from % 251));
+  }
+}
+
+TEST(FakeGpu, AStoreToABlockThatMayNotHaveBegunIsReported) {
+  const Kernel kernel{replaced(kClusterGift, "WAIT", ""), {512}, {512}, 8, 64, 4, 256};
+  EXPECT_TRUE(says(error_of(kernel), "may not have begun"));
+}
+
 // A kernel that may begin before the one in front of it has ended.
 TEST(FakeGpu, OnlyWhatIsReadyIsReadBeforeTheWait) {
   const auto early = [](const char* body) {

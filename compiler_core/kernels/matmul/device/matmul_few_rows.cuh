@@ -6,7 +6,7 @@
 // each line 16 bytes as they lie in memory, which two instructions multiply: the depth comes in
 // another order than it has, the same for both operands.
 //
-// In front of it stand matmul.cuh and what that needs: A, B, Tiling.
+// In front of it stand matmul.cuh and what that needs, and cluster_sums.cuh: A, B, Tiling.
 namespace {
 
 // A tile has equally many columns of each of `parts` second operands, side by side.
@@ -90,16 +90,34 @@ struct FewRows {
   }
 };
 
-// As multiply_tile(), of second operands of so many columns each; `shared` has room for the staged sums
-// of every warp. Waits for the kernel in front of this one, before which it reads of b what it needs
-// first if that is ready, and lets the next one begin if it may.
-template <class Core, class A, class B, class Tiling, int parts>
-KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B::stored* const (&b)[parts],
-                                   int columns, int row, int column, int begin, int end, bool b_is_ready,
-                                   bool lets_next_begin, char* shared) {
+// Sums as ClusterSums has them, of a tile that one block has alone.
+template <class Tiling, int parts>
+struct ClusterSums<Tiling, parts, 1> {
+  static constexpr int width = Tiling::columns / parts;
+  static constexpr int vectors = Tiling::rows * width / LANES;
+  const float* const staged;
+  KILN_MEMBER Vec<float> operator()(int own, int part) const {
+    const int row = own * LANES / width, column = own * LANES % width + part * width;
+    return unpack(*reinterpret_cast<const Packed<float>*>(staged + row * Staging<Tiling>::pitch + column));
+  }
+};
+
+// The sums of this block's vectors of the tile at (row, column), of second operands of so many
+// columns each, whose depth `blocks` blocks divide. `shared` has room for the staged sums of every warp
+// and, behind them, for those that a cluster brings. Waits for the kernel in front of this one, before
+// which it reads of b what it needs first if that is ready, and lets the next one begin if it may. What
+// the epilogue reads is on its way during the product: read_early() begins to read it.
+template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
+KILN_INLINE ClusterSums<Tiling, parts, blocks> multiply_few_rows(
+    const typename B::stored* a, const typename B::stored* const (&b)[parts], int columns, int row,
+    int column, int begin, int end, bool b_is_ready, bool lets_next_begin, const ReadEarly& read_early,
+    char* shared) {
   using Rows = FewRows<Core, A, B, Tiling, parts>;
   constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
   constexpr int of_warp = Tiling::rows * pitch;
+  float* const staged = reinterpret_cast<float*>(shared);
+  const ClusterSums<Tiling, parts, blocks> sums{staged + (blocks > 1 ? warps * of_warp : 0)};
+  if constexpr (blocks > 1) cluster_has_begun();
   const int warp = thread_index() / 32;
   Rows rows(a, b, row, column, columns);
   // Two steps in registers, each of which is asked for anew when it has been multiplied.
@@ -115,6 +133,7 @@ KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B
   if (!b_is_ready) begin_b();
   if (step < end) rows.load_a(step, even);
   if (step + warps < end) rows.load_a(step + warps, odd);
+  read_early();
   _Pragma("unroll 1") for (; step < end; step += 2 * warps) {
     rows.multiply(even);
     if (step + 2 * warps < end) rows.load(step + 2 * warps, even);
@@ -122,17 +141,28 @@ KILN_INLINE void multiply_few_rows(const typename B::stored* a, const typename B
     rows.multiply(odd);
     if (step + 3 * warps < end) rows.load(step + 3 * warps, odd);
   }
-  float* staged = reinterpret_cast<float*>(shared);
   rows.stage(staged + warp * of_warp);
   block_barrier();
-  // Each thread adds up elements that nobody else does, and leaves them where the first warp's lay.
+  if constexpr (blocks > 1) wait_for_cluster();
+  // Each thread adds up elements that nobody else does, and brings them to whose they are, or leaves
+  // them where the first warp's lay.
   for (int i = thread_index(); i < Tiling::rows * Tiling::columns; i += warps * 32) {
-    float* at = staged + i / Tiling::columns * pitch + i % Tiling::columns;
+    const int at_row = i / Tiling::columns, at_column = i % Tiling::columns;
+    float* at = staged + at_row * pitch + at_column;
     float sum = *at;
     _Pragma("unroll") for (int other = 1; other < warps; ++other) sum += at[other * of_warp];
-    *at = sum;
+    if constexpr (blocks > 1) {
+      sums.bring(at_row, at_column, sum);
+    } else {
+      *at = sum;
+    }
   }
-  block_barrier();
+  if constexpr (blocks > 1) {
+    cluster_barrier();
+  } else {
+    block_barrier();
+  }
+  return sums;
 }
 
 }  // namespace
