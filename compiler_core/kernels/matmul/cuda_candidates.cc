@@ -342,6 +342,8 @@ std::optional<CudaMatmulSchedule> adapt(const Graph& /*graph*/, CudaMatmulSchedu
 double efficiency(const Workload& workload) {
   constexpr int64_t kFewRows = 64, kFewColumns = 64;
   const SizedMatmul problem = SizedMatmul::of(workload.graph);
+  if (workload.graph.symbols().empty() && is_short_stream(MatmulProblem::of(workload.graph)))
+    return kShortStreamEfficiency;
   if (problem.m.is_constant() && problem.m.constant() <= kFewRows) return 0.56;
   if (!is_16_bit_float(problem.stored)) return 0.15;
   // Of fewer columns than a tile has it is not known how far behind wgmma it is.

@@ -18,16 +18,25 @@ tl::unexpected<Error> cannot_stream(std::string_view what) {
   return fail(Code::kUnsupported, fmt::format("kernels of few rows are not written for {}", what));
 }
 
+// Lines that are contiguous by depth, 16 bytes at a time.
+bool streams_lines(const MatmulProblem& problem) {
+  const MatmulLines rows = matmul_rows_of_a(problem), columns = matmul_columns_of_b(problem);
+  return rows.depth_inner && rows.async && columns.depth_inner && columns.async &&
+         problem.k % 8 == 0;
+}
+
+bool multiplies_halves(const MatmulProblem& problem) {
+  return is_16_bit_float(problem.stored) && problem.result == DType::kF32 && !problem.narrow;
+}
+
 Status check_few_rows(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return cannot_stream("sizes with symbols");
   TRY_STATUS(check_operands_are_stored(workload));
-  const SizedMatmul problem = SizedMatmul::of(workload.graph);
-  if (!is_16_bit_float(problem.stored) || problem.result != DType::kF32 || problem.narrow)
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  if (!multiplies_halves(problem))
     return cannot_stream("products of other dtypes than fp16 and bf16");
-  if (problem.m.constant() > kMostFewRows) return cannot_stream("more than 32 rows");
-  const MatmulLines rows = matmul_rows_of_a(problem), columns = matmul_columns_of_b(problem);
-  const bool contiguous = rows.depth_inner && rows.async && columns.depth_inner && columns.async;
-  if (!contiguous || problem.k.constant() % 8 != 0)
+  if (problem.m > kMostFewRows) return cannot_stream("more than 32 rows");
+  if (!streams_lines(problem))
     return cannot_stream("lines that are not contiguous by depth, 16 bytes at a time");
   return {};
 }
@@ -59,6 +68,12 @@ std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target
 }
 
 }  // namespace
+
+bool is_short_stream(const MatmulProblem& problem) {
+  constexpr int64_t kMostRows = 16, kMostBytes = int64_t{128} << 20;
+  return problem.m <= kMostRows && problem.batches == 1 && multiplies_halves(problem) &&
+         streams_lines(problem) && problem.n * problem.k * 2 <= kMostBytes;
+}
 
 std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target& target,
                                       int parts) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
@@ -169,6 +170,7 @@ std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& t
 
 double wgmma_efficiency(const MatmulProblem& problem) {
   constexpr int64_t kFewRows = 64;
+  if (is_short_stream(problem)) return kShortStreamEfficiency;
   return problem.m <= kFewRows ? 0.55 : 0.92;
 }
 

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
 
@@ -98,6 +101,20 @@ TEST(CudaFewRows, EveryCandidateAgrees) {
       EXPECT_EQ(check(workload, *chosen, target), "") << schedule.to_string();
     }
   }
+}
+
+// A launch of a few microseconds; a longer one is judged by itself.
+TEST(CudaFewRows, OthersAreInReserveWhereALaunchIsShort) {
+  const auto far = [](int64_t rows, int64_t columns) {
+    const auto space =
+        ranked_space(plain_product(DType::kBF16, rows, columns, 2048, kWeights), kHopper);
+    return space ? space->far : std::set<std::string>();
+  };
+  const std::set<std::string> others = {"cuda.matmul", "cuda.matmul.wgmma"};
+  EXPECT_EQ(far(16, 2048), others);
+  EXPECT_EQ(far(1, 8192), others);
+  EXPECT_EQ(far(16, 128256), std::set<std::string>());
+  EXPECT_EQ(far(32, 2048), std::set<std::string>());
 }
 
 TEST(CudaFewRows, CoversWhatItIsWrittenFor) {
