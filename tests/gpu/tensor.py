@@ -33,7 +33,7 @@ from bound import Bound
 from matmul_ratio import loaded_cublaslt, start_service
 
 GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "training", "convolutions", "channels_last",
-          "depthwise", "models"]
+          "depthwise", "chains", "models"]
 MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
 MOST_MODEL_ERROR = 6e-2
 

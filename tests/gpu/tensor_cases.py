@@ -304,6 +304,36 @@ def convolutions():
     yield convolution_case(32, 144, 56, 144, 3, groups=144)
 
 
+def decode_layers(x, *weights):
+    """The products of a Llama's layers for a few tokens, and what stands between them, less attention."""
+    def norm(x, weight):
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * weight
+
+    width = x.shape[1]
+    for before, qkv, output, behind, gate, up, down in zip(*[iter(weights)] * 7, strict=True):
+        y = F.linear(norm(x, before), qkv)
+        x = x + F.linear(y[:, :width] * torch.sigmoid(y[:, -width:]), output)
+        h = norm(x, behind)
+        x = x + F.linear(F.silu(F.linear(h, gate)) * F.linear(h, up), down)
+    return x
+
+
+def chains():
+    """Kernels as they follow each other in a program, whose starts and ends lie beside those of their neighbours: what timing
+    them alone does not see. The layers' weights are other memory each."""
+    def case(rows, width, inner, layers):
+        shapes = [(width,), (width * 3 // 2, width), (width, width), (width,), (inner, width), (inner, width), (width, inner)]
+
+        def make():
+            return [randn(rows, width)] + [randn(*shape, scale=0.01 if len(shape) == 2 else 1.0)
+                                           for _ in range(layers) for shape in shapes]
+        return Case("chains", f"{layers} layers, {rows}x{width}, {inner}", decode_layers, make, {"torch": None}, "default")
+    yield case(16, 2048, 8192, 8)
+    yield case(1, 2048, 8192, 8)
+    yield case(16, 4096, 14336, 4)
+
+
 def transformer(name, config, length, batch, **options):
     import transformers
     model = getattr(transformers, name)(getattr(transformers, config)(**options)).eval()
