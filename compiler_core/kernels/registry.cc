@@ -68,6 +68,7 @@ std::vector<const KernelTemplate*>& registered() {
       &cuda_depthwise(),
       &wgmma_convolution(),
       &cuda_attention(),
+      &cuda_few_rows_attention(),
       &wgmma_attention(),
       &cuda_scan(),
       &cuda_sort(),

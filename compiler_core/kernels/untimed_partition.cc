@@ -26,8 +26,10 @@ PartitionRules partition_rules(const Target& target) {
   PartitionRules rules;
   const bool has_wgmma = target.backend == Backend::kCuda && target.isa == "sm_90a";
   rules.channels_last = rules.picks_matrices = rules.gradients = has_wgmma;
-  if (target.backend == Backend::kCuda)
+  if (target.backend == Backend::kCuda) {
     rules.most_joined_rows = has_wgmma ? kAnyJoinedRows : kFewJoinedRows;
+    rules.one_pass = OnePass::kOneRow;
+  }
   return rules;
 }
 

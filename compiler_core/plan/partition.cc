@@ -241,7 +241,9 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   if (options.fuse) {
     TRY(graph, passed("unroll_windows", unroll_windows(graph)));
     TRY(graph, passed("multiply_vectors", multiply_vectors(graph)));
-    TRY(graph, passed("pack_shared_heads", pack_shared_heads(graph)));
+    TRY(graph, passed("pack_shared_heads",
+                      pack_shared_heads(graph, options.rules.attention ? options.rules.one_pass
+                                                                       : OnePass::kManyRows)));
     TRY(graph, passed("patch_convolutions", patch_convolutions(graph)));
   }
   TRY(graph, passed("split_reductions", split_reductions(graph)));

@@ -216,4 +216,25 @@ AttentionProblem AttentionProblem::of(const Graph& workload) {
   return problem;
 }
 
+AttentionProblem AttentionProblem::with_heads_as_rows() const {
+  if (!rows.is(1)) return *this;
+  for (size_t axis = 0; axis < batch.size(); ++axis) {
+    if (batch[axis].is(1) || !batch[axis].is_constant() || !key.batch_strides[axis].is(0) ||
+        !value.batch_strides[axis].is(0))
+      continue;
+    AttentionProblem packed = *this;
+    packed.heads_axis = static_cast<int>(axis);
+    packed.rows = batch[axis];
+    packed.query.row_stride = query.batch_strides[axis];
+    packed.batch[axis] = 1;
+    packed.batches = 1;
+    for (const Dim& size : packed.batch) packed.batches = packed.batches * size;
+    // What a mask says of one row it does not say of others; scores have it in any case.
+    packed.reach = std::nullopt;
+    packed.scores_within = kInvalidNode;
+    return packed;
+  }
+  return *this;
+}
+
 }  // namespace kiln

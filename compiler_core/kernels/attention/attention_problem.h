@@ -44,9 +44,13 @@ struct AttentionProblem {
   // hides; query_key and 1 where scores are something else.
   NodeId scaled = kInvalidNode;
   double scale = 1;
+  int heads_axis = -1;  // the batch axis whose heads are rows; -1: none
 
   // REQUIRES: `workload` keeps the rules of kAttention.
   static AttentionProblem of(const Graph& workload);
+  // The same problem with the heads that share keys and values as its rows, where each has one query
+  // only: its batch axis `heads_axis` counts 1. The problem itself where there are no such heads.
+  AttentionProblem with_heads_as_rows() const;
 };
 
 // Where a matmul's operand lies: a View of an Input, or an Input. `tokens_last`: the last of its axes

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -32,11 +33,12 @@ std::string print_batch_coordinates(const std::vector<Dim>& batch) {
   return text;
 }
 
-AttentionText::AttentionText(const Graph& graph, int64_t rows, int64_t keys)
+AttentionText::AttentionText(const Graph& graph, AttentionProblem problem, int64_t rows,
+                             int64_t keys)
     : graph_(graph),
       rows_(rows),
       keys_(keys),
-      problem_(AttentionProblem::of(graph)),
+      problem_(std::move(problem)),
       lanes_(is_multiple(problem_.keys, 2) && problem_.columns % 2 == 0 ? 2 : 1),
       row_blocks_(ceil_text(problem_.rows, rows)) {}
 
@@ -129,11 +131,16 @@ std::string AttentionText::print_scores(NodeId sums) const {
 
 // [batch..., row, column].
 std::vector<Index> AttentionText::place(const Dim& width) const {
+  const LoopVar row{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.rows};
+  const auto heads = static_cast<size_t>(problem_.heads_axis);
+  const bool packed = problem_.heads_axis >= 0;
   std::vector<Index> at;
   for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-    at.push_back(LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kKernel, 0,
-                         problem_.batch[axis]});
-  at.push_back(LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.rows});
+    at.push_back(packed && axis == heads
+                     ? Index(row)
+                     : LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kKernel,
+                               0, problem_.batch[axis]});
+  at.push_back(packed ? Index(0) : row);
   at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, width, lanes_});
   return at;
 }

@@ -20,7 +20,10 @@ std::string print_batch_coordinates(const std::vector<Dim>& batch);
 class AttentionText {
  public:
   // `rows`: queries of a block; `keys`: of a tile.
-  AttentionText(const Graph& graph, int64_t rows, int64_t keys);
+  AttentionText(const Graph& graph, int64_t rows, int64_t keys)
+      : AttentionText(graph, AttentionProblem::of(graph), rows, keys) {}
+  // `problem`: of `graph`.
+  AttentionText(const Graph& graph, AttentionProblem problem, int64_t rows, int64_t keys);
 
   const AttentionProblem& problem() const { return problem_; }
   int lanes() const { return lanes_; }

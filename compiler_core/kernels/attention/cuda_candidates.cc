@@ -54,14 +54,9 @@ std::vector<Schedule> cuda_attention_candidates(const Workload& workload, const 
   return space;
 }
 
-namespace {
-
-// A tile's sizes are constants, whatever it is a part of.
-}  // namespace
-
 const KernelTemplate& cuda_attention() {
   static const PrintedTemplate<CudaAttentionSchedule> made({
-      .version = 7,
+      .version = 8,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .candidates = cuda_attention_candidates,

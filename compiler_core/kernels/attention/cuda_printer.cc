@@ -33,23 +33,12 @@ class CudaAttentionKernel {
  private:
   int64_t rows() const { return text_.rows(); }
 
-  std::string_view core() const {
-    switch (text_.problem().stored) {
-      case DType::kBF16:
-        return "MmaBf16";
-      case DType::kF16:
-        return "MmaF16";
-      default:
-        return "MmaF32";
-    }
-  }
-
   std::string print_tiling() const {
     const int64_t bytes = size_of(text_.problem().stored);
     return fmt::format(
         "struct Tiling {{\n"
-        "  static constexpr int warps = {}, keys = {}, stages = {};\n"
-        "  static constexpr int depth = {}, columns = {};\n}};\n",
+        "  static constexpr int warps = {0}, row_warps = {0}, keys = {1}, stages = {2};\n"
+        "  static constexpr int depth = {3}, columns = {4};\n}};\n",
         schedule_.warps, schedule_.keys, schedule_.stages, shared_row(text_.problem().depth, bytes),
         shared_row(text_.problem().columns, bytes));
   }
@@ -66,7 +55,7 @@ class CudaAttentionKernel {
            fmt::format(
                "  attend<{}>(problem, query, key, value, first_row, shared_memory(), scores, "
                "within, store_result, store_log_sum);\n",
-               core());
+               attention_core(text_.problem().stored));
   }
 
   const Graph& graph_;
@@ -75,6 +64,17 @@ class CudaAttentionKernel {
 };
 
 }  // namespace
+
+std::string_view attention_core(DType stored) {
+  switch (stored) {
+    case DType::kBF16:
+      return "MmaBf16";
+    case DType::kF16:
+      return "MmaF16";
+    default:
+      return "MmaF32";
+  }
+}
 
 Result<Source> print_cuda_attention(const Graph& graph, const CudaAttentionSchedule& schedule) {
   return CudaAttentionKernel(graph, schedule).print();

@@ -13,33 +13,38 @@ namespace {
 
 constexpr size_t kMostNodes = 96;  // of the scores' arithmetic
 constexpr int64_t kMostHead = 256;
-constexpr int64_t kFewRows = 8, kManyKeys = 512;
+constexpr int64_t kFewRows = 8, kManyKeys = 512, kManyBatches = 128;
 
-bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product) {
+bool pays(const Graph& graph, const Shape& scores, OnePass one_pass) {
+  const int64_t rows = size_at_hints(graph, scores[scores.size() - 2]);
+  if (rows >= kFewRows || size_at_hints(graph, scores.back()) < kManyKeys) return true;
+  const Shape batches(scores.begin(), scores.end() - 2);
+  return one_pass == OnePass::kOneRow && scores[scores.size() - 2].is(1) &&
+         size_at_hints(graph, numel(batches)) >= kManyBatches;
+}
+
+bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product, OnePass one_pass) {
   if (query_key.dtype != DType::kF32 || product.dtype != DType::kF32) return false;
   for (const Node* node : {&query_key, &product})
     if (!numel(node->shape).is_valid()) return false;
   const auto is_head = [](const Dim& width) {
     return width.is_constant() && width.constant() >= 1 && width.constant() <= kMostHead;
   };
-  const Dim &rows = query_key.shape[query_key.shape.size() - 2], &keys = query_key.shape.back();
-  const bool pays =
-      size_at_hints(graph, rows) >= kFewRows || size_at_hints(graph, keys) < kManyKeys;
   return is_head(graph.node(query_key.operands[0]).shape.back()) && is_head(product.shape.back()) &&
-         pays && !keys.is(0);
+         pays(graph, query_key.shape, one_pass) && !query_key.shape.back().is(0);
 }
 
 class Matcher {
  public:
-  Matcher(const Graph& graph, const std::vector<std::vector<NodeId>>& users)
-      : graph_(graph), users_(users) {}
+  Matcher(const Graph& graph, const std::vector<std::vector<NodeId>>& users, OnePass one_pass)
+      : graph_(graph), users_(users), one_pass_(one_pass) {}
 
   std::optional<AttentionPattern> run(NodeId product) {
     found_.product = product;
     found_.weights = node(product).operands[0];
     if (!weights() || !scores()) return std::nullopt;
     find_log_sums();
-    if (!sizes_fit(graph_, node(found_.query_key), node(product))) return std::nullopt;
+    if (!sizes_fit(graph_, node(found_.query_key), node(product), one_pass_)) return std::nullopt;
     if (!row_sum_is_ours() || !nobody_else_reads()) return std::nullopt;
     found_.inside.assign(inside_.begin(), inside_.end());
     return std::move(found_);
@@ -216,6 +221,7 @@ class Matcher {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>>& users_;
+  const OnePass one_pass_;
   AttentionPattern found_;
   std::set<NodeId> inside_, views_of_sum_;
 };
@@ -224,16 +230,17 @@ class Matcher {
 
 std::optional<AttentionPattern> match_attention(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
-                                                NodeId product) {
-  return Matcher(graph, users).run(product);
+                                                NodeId product, OnePass one_pass) {
+  return Matcher(graph, users, one_pass).run(product);
 }
 
 std::vector<AttentionPart> attention_parts(const Graph& graph,
-                                           const std::vector<std::vector<NodeId>>& users) {
+                                           const std::vector<std::vector<NodeId>>& users,
+                                           OnePass one_pass) {
   std::vector<AttentionPart> parts(static_cast<size_t>(graph.size()));
   for (NodeId id = 0; id < graph.size(); ++id) {
     if (graph.node(id).op != Op::kMatmul) continue;
-    const auto pattern = match_attention(graph, users, id);
+    const auto pattern = match_attention(graph, users, id, one_pass);
     if (!pattern) continue;
     for (NodeId inside : pattern->inside)
       parts[static_cast<size_t>(inside)] = {id, inside == pattern->log_sums};
@@ -252,7 +259,7 @@ std::optional<AttentionPattern> find_attention(const Graph& graph) {
       ++matmuls;
     }
   if (matmuls != 2) return std::nullopt;
-  return match_attention(graph, users_of(graph), last);
+  return match_attention(graph, users_of(graph), last, OnePass::kOneRow);
 }
 
 Result<Graph> lift_attention_casts(const Graph& graph) {

@@ -45,20 +45,25 @@ struct AttentionPattern {
   std::vector<NodeId> inside;
 };
 
+// Which attention is one pass: that of heads of at most 256, and
+//  - kManyRows: not of few rows of many keys (m < 8, n >= 512; dynamic sizes count with their hints), whose
+//    time is the reading of k and v, which several kernels split over more blocks;
+//  - kOneRow: of one row too, where there are as many batches as blocks are wanted (128).
+enum class OnePass : uint8_t { kManyRows, kOneRow };
+
 // The pattern that ends in the Matmul `product`; empty where there is none, where a head's width is
-// not known, or where one pass does not pay: heads wider than 256, or few rows of many keys (m < 8,
-// n >= 512; dynamic sizes count with their hints), whose time is the reading of k and v, which
-// several kernels split over more blocks.
+// not known, or where one pass does not pay.
 std::optional<AttentionPattern> match_attention(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
-                                                NodeId product);
+                                                NodeId product, OnePass one_pass);
 // By node: the product of the pattern that the node is inside of, or is; kInvalidNode for others.
 struct AttentionPart {
   NodeId product = kInvalidNode;
   bool is_log_sums = false;
 };
 std::vector<AttentionPart> attention_parts(const Graph& graph,
-                                           const std::vector<std::vector<NodeId>>& users);
+                                           const std::vector<std::vector<NodeId>>& users,
+                                           OnePass one_pass);
 // The pattern of a workload; nothing in graphs that do not have exactly two matmuls.
 std::optional<AttentionPattern> find_attention(const Graph& graph);
 

@@ -41,7 +41,7 @@ class Chooser {
         rules_(rules),
         users_(users_of(graph)),
         attention_of_(rules.attention
-                          ? attention_parts(graph, users_)
+                          ? attention_parts(graph, users_, rules.one_pass)
                           : std::vector<AttentionPart>(static_cast<size_t>(graph.size()))),
         is_output_(outputs_of(graph)),
         epilogue_of_(static_cast<size_t>(graph.size()), kInvalidNode),
@@ -475,7 +475,7 @@ class Chooser {
     if (node(id).op != Op::kView) return false;
     const NodeId inner = node(id).operands[0];
     if (node(inner).op != Op::kView || !is_buffer(node(inner).operands[0])) return false;
-    const auto pattern = match_attention(graph_, users_, product);
+    const auto pattern = match_attention(graph_, users_, product, rules_.one_pass);
     return pattern && splits_batches(graph_, *pattern, id);
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler_core/ir/graph.h"
+#include "compiler_core/plan/attention/attention.h"
 
 namespace kiln {
 
@@ -50,6 +51,8 @@ struct PartitionRules {
   // Products read the matrices that an index picks where they lie (picked_products.h): a matter of the
   // target too. Else rows of one matrix come in blocks, of which each has a copy.
   bool picks_matrices = false;
+  // Attention of one row of many keys is one kernel as well (attention.h): a matter of the target too.
+  OnePass one_pass = OnePass::kManyRows;
   // Gradients of attention are two kernels that keep no scores (attention_gradient.h): a matter of the
   // target as well. Else each of their products is one.
   bool gradients = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler_core/ir/graph.h"
+#include "compiler_core/plan/attention/attention.h"
 
 namespace kiln {
 
@@ -24,8 +25,9 @@ Result<Graph> multiply_vectors(const Graph& graph);
 // Multiplies rows that share a matrix by it together: a product whose second operand repeats each
 // matrix for several neighbours along its last batch axis, as a step of decoding does with the keys
 // and values of grouped queries, becomes one with more rows and fewer batches, and no repeated copy is
-// stored. Products of an attention (attention.h) stay as they are: its kernels read shared heads.
-Result<Graph> pack_shared_heads(const Graph& graph);
+// stored. Products of an attention that is one pass (attention.h) stay as they are: its kernels read
+// shared heads.
+Result<Graph> pack_shared_heads(const Graph& graph, OnePass one_pass);
 
 // Turns a reduction over axes that are not neighbours into one reduction per run of neighbours,
 // innermost first; so that the row and column families cover every set of axes. Reassociates sums.

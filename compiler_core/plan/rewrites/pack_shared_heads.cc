@@ -77,8 +77,8 @@ NodeId packed(GraphBuilder& b, const Node& matmul, const SharedMatrices& shared,
 
 }  // namespace
 
-Result<Graph> pack_shared_heads(const Graph& graph) {
-  const std::vector<AttentionPart> parts = attention_parts(graph, users_of(graph));
+Result<Graph> pack_shared_heads(const Graph& graph, OnePass one_pass) {
+  const std::vector<AttentionPart> parts = attention_parts(graph, users_of(graph), one_pass);
   Rewrite rewrite(graph);
   const std::vector<bool> live = live_nodes(graph);
   for (NodeId id = 0; id < graph.size() && rewrite.builder.ok(); ++id) {

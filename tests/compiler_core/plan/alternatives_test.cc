@@ -19,14 +19,15 @@ Graph canonical(GraphBuilder& b, const std::vector<NodeId>& outputs) {
   return normalise(*graph)->graph;
 }
 
-// softmax(q kT) v over `rows` queries and `keys` keys of two heads.
-Graph attention(int64_t rows, int64_t keys) {
+// softmax(q kT) v over `rows` queries and `keys` keys of two heads, or more.
+Graph attention(int64_t rows, int64_t keys, int64_t heads = 2) {
   GraphBuilder b;
-  const NodeId q = b.input(DType::kF32, {2, rows, 16}), k = b.input(DType::kF32, {2, keys, 16});
-  const NodeId v = b.input(DType::kF32, {2, keys, 16});
+  const NodeId q = b.input(DType::kF32, {heads, rows, 16});
+  const NodeId k = b.input(DType::kF32, {heads, keys, 16});
+  const NodeId v = b.input(DType::kF32, {heads, keys, 16});
   const NodeId scores = b.matmul(q, b.permute(k, {0, 2, 1}));
   const auto spread = [&](NodeId id) {
-    return b.broadcast(b.reshape(id, {2, rows, 1}), {2, rows, keys});
+    return b.broadcast(b.reshape(id, {heads, rows, 1}), {heads, rows, keys});
   };
   const NodeId most = spread(b.reduce(Op::kReduceMax, scores, {2}));
   const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, scores, most));
@@ -82,6 +83,24 @@ TEST(PlanAlternatives, FewRowsOfManyKeysMayBeThreeKernels) {
   EXPECT_EQ((*all)[1].name, "attention in three kernels");
   EXPECT_FALSE((*all)[1].rules.attention);
   EXPECT_EQ((*all)[1].plan.launches.size(), 3u);
+}
+
+// A step of decoding: where kernels are written for it and heads are as many as blocks are wanted.
+TEST(PlanAlternatives, OneRowOfManyKeysMayBeOneKernel) {
+  const auto launches = [](const Graph& graph, OnePass one_pass) {
+    PartitionRules rules;
+    rules.one_pass = one_pass;
+    const auto all = plan_alternatives(graph, rules);
+    std::vector<size_t> counts;
+    if (all)
+      for (const PlanAlternative& one : *all) counts.push_back(one.plan.launches.size());
+    return counts;
+  };
+  using Counts = std::vector<size_t>;
+  EXPECT_EQ(launches(attention(1, 512, 128), OnePass::kOneRow), (Counts{1, 3}));
+  EXPECT_EQ(launches(attention(1, 512, 128), OnePass::kManyRows).front(), 3u);
+  EXPECT_EQ(launches(attention(1, 512, 127), OnePass::kOneRow).front(), 3u);
+  EXPECT_EQ(launches(attention(2, 512, 128), OnePass::kOneRow).front(), 3u);
 }
 
 TEST(PlanAlternatives, ALargeSharedValueMayBeComputedAgain) {

@@ -6,8 +6,8 @@
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
 // (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
 // has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows, whole_keys: tiles end where these do; a query, key and
-// value of those); struct Tiling (warps, keys,
-// stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
+// value of those); struct Tiling (warps, row_warps of
+// them that have rows of their own, keys, stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
 // all else a constant.
 //
 // Which barrier protects what. Tile t lies in stage t % stages. At the head of step t every thread
@@ -21,22 +21,22 @@ using TokenTile = SharedTile<typename Operand::stored, rows, width, 1>;
 // Brings tokens [first, first + rows) into a tile of rows. What is past `count` tokens or `size`
 // elements becomes zeros; `whole`: no tile goes past the last token. Copies are unrolled, so that all
 // of a thread's are one address and constants: counting them out again takes a quarter of a step's
-// instructions.
-template <class Operand, int rows, int width, int size, bool whole>
+// instructions. `thread` of so many `threads` that share the work.
+template <class Operand, int rows, int width, int size, bool whole, int threads>
 KILN_INLINE void fetch_tokens(const Operand& layout, const typename Operand::stored* operand,
-                              int first, int count, char* tile) {
+                              int first, int count, char* tile, int thread) {
   using Stored = typename Operand::stored;
   using Tile = TokenTile<Operand, rows, width>;
-  constexpr int threads = Tiling::warps * 32, chunks = rows * Tile::chunks;
+  constexpr int chunks = rows * Tile::chunks;
   constexpr int turns = (chunks + threads - 1) / threads;
   constexpr int at_once = Operand::async && turns <= 8 ? turns : 1;
   constexpr bool in_step = threads % Tile::chunks == 0;  // a thread's chunks lie below each other
   _Pragma("unroll at_once") for (int turn = 0; turn < turns; ++turn) {
-    const int i = thread_index() + turn * threads;
+    const int i = thread + turn * threads;
     if (chunks % threads != 0 && i >= chunks) break;
-    const int row = in_step ? thread_index() / Tile::chunks + turn * (threads / Tile::chunks)
-                            : i / Tile::chunks;
-    const int chunk = in_step ? thread_index() % Tile::chunks : i % Tile::chunks;
+    const int row =
+        in_step ? thread / Tile::chunks + turn * (threads / Tile::chunks) : i / Tile::chunks;
+    const int chunk = in_step ? thread % Tile::chunks : i % Tile::chunks;
     const int left = whole || first + row < count ? size - chunk * Tile::in_chunk : 0;
     const int exist = left < 0 ? 0 : left < Tile::in_chunk ? left : Tile::in_chunk;
     const Stored* from = operand;  // an address that exists
@@ -117,7 +117,7 @@ struct Weights<MmaF32> {
 template <class Core>
 struct Attention {
   using Stored = typename Query::stored;
-  static constexpr int block_rows = Tiling::warps * 16;
+  static constexpr int block_rows = Tiling::row_warps * 16;
   using QueryTile = TokenTile<Query, block_rows, Tiling::depth>;
   using KeyTile = TokenTile<Key, Tiling::keys, Tiling::depth>;
   using ValueTile = TokenTile<Value, Tiling::keys, Tiling::columns>;
@@ -129,14 +129,30 @@ struct Attention {
   float sum[used_columns / 8][4];
   float greatest[2], total[2];  // of rows g and g + 8
 
+  KILN_MEMBER void clear() {
+    _Pragma("unroll") for (auto& matrix : sum)
+      _Pragma("unroll") for (float& x : matrix) x = 0;
+    _Pragma("unroll") for (int half = 0; half < 2; ++half) {
+      greatest[half] = -infinity_f32();
+      total[half] = 0;
+    }
+  }
+  // This warp's first row among those of the block.
+  KILN_INLINE int first_row() { return Tiling::row_warps == 1 ? 0 : thread_index() / 32 * 16; }
+
+  KILN_INLINE void fetch_queries(const Problem& problem, const Stored* query, int row, char* shared) {
+    fetch_tokens<Query, block_rows, Tiling::depth, Problem::depth, Problem::whole_rows,
+                 Tiling::warps * 32>(problem.query, query, row, problem.rows, shared, thread_index());
+  }
+  // Keys and values of a tile, by so many threads.
+  template <int threads>
   KILN_INLINE void fetch(const Problem& problem, const Stored* key, const Stored* value, int tile,
-                         int end, char* shared) {
+                         int end, char* stage, int thread) {
     if (tile * Tiling::keys < end) {
-      char* stage = shared + QueryTile::bytes + tile % Tiling::stages * stage_bytes;
-      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth, Problem::whole_keys>(
-          problem.key, key, tile * Tiling::keys, problem.keys, stage);
-      fetch_tokens<Value, Tiling::keys, Tiling::columns, Problem::columns, Problem::whole_keys>(
-          problem.value, value, tile * Tiling::keys, problem.keys, stage + KeyTile::bytes);
+      fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth, Problem::whole_keys, threads>(
+          problem.key, key, tile * Tiling::keys, problem.keys, stage, thread);
+      fetch_tokens<Value, Tiling::keys, Tiling::columns, Problem::columns, Problem::whole_keys, threads>(
+          problem.value, value, tile * Tiling::keys, problem.keys, stage + KeyTile::bytes, thread);
     }
     cp_async_commit();
   }
@@ -145,7 +161,7 @@ struct Attention {
   KILN_MEMBER void multiply_keys(const char* query, const char* key) {
     _Pragma("unroll") for (auto& matrix : score)
       _Pragma("unroll") for (float& x : matrix) x = 0;
-    const int first = thread_index() / 32 * 16;
+    const int first = first_row();
     // Halves come all at once where registers are enough: chunks' places are constants then.
     constexpr int steps = used_depth / Core::depth;
     constexpr int at_once = sizeof(Stored) == 2 && Tiling::keys <= 64 && steps <= 4 ? steps : 1;
@@ -186,7 +202,7 @@ struct Attention {
   template <class Score>
   KILN_MEMBER void finish_scores(const Problem& problem, int row, int key, const Score& scores) {
     const int lane = thread_index() % 32;
-    row += thread_index() / 32 * 16 + lane / 4;
+    row += first_row() + lane / 4;
     key += lane % 4 * 2;
     _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
@@ -227,32 +243,46 @@ struct Attention {
   }
 
   // Weights that were halves are divided by their total, at least 1, to an f32's last places.
-  KILN_MEMBER float normalised(int j, int i) const {
-    const float all = total[i / 2];
-    return sizeof(Stored) == 2 ? sum[j][i] * quick_reciprocal(all) : sum[j][i] / all;
+  KILN_INLINE float normalised(float sum, float total) {
+    return sizeof(Stored) == 2 ? sum * quick_reciprocal(total) : sum / total;
+  }
+  KILN_INLINE float log_sum_of(const Problem& problem, float greatest, float total) {
+    const float blind = problem.keys == 0 ? -infinity_f32() : nan_f32();
+    return greatest == -infinity_f32() ? blind : logf(total) + greatest;
+  }
+  // What a row becomes that sees no key.
+  KILN_INLINE float of_nothing(const Problem& problem) {
+    return Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
+  }
+
+  // From each lane's columns to those of the row.
+  KILN_MEMBER void add_totals() {
+    _Pragma("unroll") for (float& all : total) {
+      all += shuffle_xor(all, 1);
+      all += shuffle_xor(all, 2);
+    }
   }
 
   template <class Finish, class LogSum>
   KILN_MEMBER void finish(const Problem& problem, int row, const Finish& store,
                           const LogSum& store_log_sum) {
     const int lane = thread_index() % 32;
-    row += thread_index() / 32 * 16 + lane / 4;
+    row += first_row() + lane / 4;
+    add_totals();
     _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-      total[half] += shuffle_xor(total[half], 1);
-      total[half] += shuffle_xor(total[half], 2);
       if (!Problem::has_log_sums || lane % 4 != 0 || row + half * 8 >= problem.rows) continue;
-      const float blind = problem.keys == 0 ? -infinity_f32() : nan_f32();
-      const float log_sum = greatest[half] == -infinity_f32() ? blind : logf(total[half]) + greatest[half];
-      store_log_sum(splat<vf32>(log_sum), row + half * 8);
+      store_log_sum(splat<vf32>(log_sum_of(problem, greatest[half], total[half])), row + half * 8);
     }
     _Pragma("unroll") for (int j = 0; j < used_columns / 8; ++j)
       _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
         const int half = i / 2, at_row = row + half * 8, column = j * 8 + lane % 4 * 2 + i % 2;
         if (at_row >= problem.rows || column >= Problem::columns) continue;
         const bool blind = greatest[half] == -infinity_f32();
-        const float none = Problem::guarded || problem.keys == 0 ? 0.0f : nan_f32();
+        const float none = of_nothing(problem);
         Vec<float> x;
-        KILN_EACH_LANE x[l] = blind ? none : Problem::normalised ? normalised(j, i + l) : sum[j][i + l];
+        KILN_EACH_LANE x[l] = blind                 ? none
+                              : Problem::normalised ? normalised(sum[j][i + l], total[half])
+                                                    : sum[j][i + l];
         store(x, splat<Vec<float>>(blind && !Problem::guarded ? none : total[half]), at_row, column);
       }
   }
@@ -266,26 +296,25 @@ KILN_INLINE void attend(const Problem& problem, const typename Query::stored* qu
                         const Finish& store, const LogSum& store_log_sum) {
   using This = Attention<Core>;
   This state;
-  _Pragma("unroll") for (auto& matrix : state.sum)
-    _Pragma("unroll") for (float& x : matrix) x = 0;
-  _Pragma("unroll") for (int half = 0; half < 2; ++half) {
-    state.greatest[half] = -infinity_f32();
-    state.total[half] = 0;
-  }
+  state.clear();
   // Keys beyond are hidden from all rows of the block.
   const int last = (row + This::block_rows < problem.rows ? row + This::block_rows : problem.rows);
   const int seen = last + problem.reach;
   const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
-  fetch_tokens<Query, This::block_rows, Tiling::depth, Problem::depth, Problem::whole_rows>(
-      problem.query, query, row, problem.rows, shared);
-  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile)
-    This::fetch(problem, key, value, tile, end, shared);
+  const auto stage_of = [&](int tile) {
+    return shared + This::QueryTile::bytes + tile % Tiling::stages * This::stage_bytes;
+  };
+  const auto fetch = [&](int tile) {
+    This::template fetch<Tiling::warps * 32>(problem, key, value, tile, end, stage_of(tile),
+                                             thread_index());
+  };
+  This::fetch_queries(problem, query, row, shared);
+  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile) fetch(tile);
   _Pragma("unroll 1") for (int tile = 0; tile * Tiling::keys < end; ++tile) {
-    This::fetch(problem, key, value, tile + Tiling::stages - 1, end, shared);
+    fetch(tile + Tiling::stages - 1);
     cp_async_wait<Tiling::stages - 1>();
     block_barrier();
-    const char* stage =
-        shared + This::QueryTile::bytes + tile % Tiling::stages * This::stage_bytes;
+    const char* stage = stage_of(tile);
     state.multiply_keys(shared, stage);
     const int first = tile * Tiling::keys;
     if (Problem::has_within && first + Tiling::keys - 1 <= row + problem.reach)

@@ -1,0 +1,166 @@
+// cuda.attention.few_rows: attention that waits for keys and values.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
+#include "compiler_core/kernels/attention/attention_text.h"
+#include "compiler_core/kernels/attention/cuda_attention.h"
+#include "compiler_core/kernels/printed_template.h"
+#include "compiler_core/kernels/printing/cuda_kernel_text.h"
+#include "compiler_core/kernels/printing/device_text.h"
+
+namespace kiln {
+namespace {
+
+constexpr int kBlockRows = 16;  // of a block
+constexpr size_t kMostSplitsListed = 6;
+
+int64_t used_columns(const AttentionProblem& problem) {
+  return round_up(problem.columns, int64_t{16});
+}
+
+// Of a warp, or of a block: attention_few_rows.cuh.
+int64_t part_bytes(const AttentionProblem& problem) {
+  return (2 * kBlockRows + kBlockRows * (used_columns(problem) + 8)) * 4;
+}
+
+class FewRowsAttentionKernel {
+ public:
+  FewRowsAttentionKernel(const Graph& graph, const CudaFewRowsAttentionSchedule& schedule)
+      : graph_(graph),
+        schedule_(schedule),
+        text_(graph, AttentionProblem::of(graph).with_heads_as_rows(), kBlockRows, schedule.keys) {}
+
+  Source print() const {
+    const AttentionProblem& problem = text_.problem();
+    const int64_t bytes = size_of(problem.stored);
+    Source source;
+    source.recipe = argument_recipe(graph_);
+    source.text = cuda_preamble(graph_, text_.lanes(), {"mma.cuh"}) + text_.print_problem() +
+                  fmt::format(
+                      "struct Tiling {{\n"
+                      "  static constexpr int warps = {}, row_warps = 1, keys = {}, stages = {};\n"
+                      "  static constexpr int depth = {}, columns = {};\n}};\n",
+                      schedule_.warps, schedule_.keys, schedule_.stages,
+                      shared_row(problem.depth, bytes), shared_row(problem.columns, bytes)) +
+                  std::string(device_text("attention.cuh")) +
+                  std::string(device_text("attention_few_rows.cuh"));
+    source.text += cuda_kernel("attend_rows", graph_, schedule_.threads(), 1, print_body());
+    Phase phase;
+    phase.entry = "attend_rows";
+    phase.grid =
+        Grid({GridAxis{problem.batches * schedule_.splits}, GridAxis{problem.rows, kBlockRows}});
+    phase.threads = schedule_.threads();
+    phase.cluster = schedule_.splits;
+    phase.shared_bytes = static_cast<int>(schedule_.shared_bytes(problem));
+    source.recipe.phases.push_back(std::move(phase));
+    return source;
+  }
+
+ private:
+  std::string print_body() const {
+    const bool splits = schedule_.splits > 1;
+    return fmt::format(
+               "  const int block = static_cast<int>(block_index(){});\n"
+               "  const int split = {};\n"
+               "  const index_t batch = block / {};\n"
+               "  const int first_row = block % {} * {};\n",
+               splits ? fmt::format(" / {}", schedule_.splits) : "",
+               splits ? "cluster_rank()" : "0", text_.row_blocks(), text_.row_blocks(),
+               kBlockRows) +
+           print_batch_coordinates(text_.problem().batch) + text_.print_sizes() +
+           text_.print_pointers() + text_.print_scores(text_.problem().pattern.query_key) +
+           text_.print_store() + text_.print_store_log_sum() +
+           fmt::format(
+               "  attend_few_rows<{}, {}>(problem, query, key, value, first_row, split, "
+               "shared_memory(), scores, store_result, store_log_sum);\n",
+               attention_core(text_.problem().stored), schedule_.splits);
+  }
+
+  const Graph& graph_;
+  const CudaFewRowsAttentionSchedule schedule_;
+  const AttentionText text_;
+};
+
+Status check_few_rows_attention(const Workload& workload) {
+  const AttentionProblem problem = AttentionProblem::of(workload.graph).with_heads_as_rows();
+  const bool few = problem.heads_axis >= 0 ||
+                   (problem.rows.is_constant() && problem.rows.constant() <= kBlockRows);
+  if (few) return {};
+  return fail(
+      Code::kUnsupported,
+      fmt::format("attention of more than {} rows has kernels of other templates", kBlockRows));
+}
+
+// Registers of a thread that sums and scores take, as in cuda_candidates.cc.
+bool fits(const CudaFewRowsAttentionSchedule& schedule, const AttentionProblem& problem,
+          const CudaLimits& limits) {
+  constexpr int64_t kMostHeld = 168;
+  const int64_t scores = problem.stored == DType::kF32 ? 3 * schedule.keys : schedule.keys;
+  return schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
+         used_columns(problem) / 2 + scores <= kMostHeld && schedule.splits <= limits.max_cluster;
+}
+
+std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
+                                                    const Target& target) {
+  const AttentionProblem problem = AttentionProblem::of(workload.graph).with_heads_as_rows();
+  const CudaLimits limits = cuda_limits(target);
+  const int64_t blocks =
+      problem.batches.constant() * ceil_div(problem.rows.constant(), int64_t{kBlockRows});
+  // Blocks for nearly all SMs, or twice as many: but no more than have a tile for every warp.
+  int enough = 1;
+  while (enough < limits.max_cluster && blocks * enough * 4 < int64_t{limits.sms} * 3) enough *= 2;
+  constexpr CudaFewRowsAttentionSchedule kSchedules[] = {
+      {8, 32, 2, 1}, {4, 32, 3, 1}, {4, 32, 3, 2}, {8, 16, 3, 1},
+      {4, 64, 2, 1}, {8, 32, 2, 2}, {4, 16, 2, 1}, {2, 16, 2, 1}};
+  std::vector<Schedule> space;
+  for (CudaFewRowsAttentionSchedule schedule : kSchedules) {
+    schedule.splits = std::min(schedule.splits * enough, limits.max_cluster);
+    const int64_t at_once = int64_t{schedule.splits} * schedule.warps * schedule.keys;
+    const bool idle = at_once > 32 && at_once >= 2 * problem.keys.constant();
+    if (!idle && fits(schedule, problem, limits) && space.size() < kMostSplitsListed)
+      add_unless_present(space, to_schedule(schedule));
+  }
+  return space;
+}
+
+Result<Source> print_few_rows_attention(const Graph& graph,
+                                        const CudaFewRowsAttentionSchedule& schedule,
+                                        const Target& target) {
+  const CudaLimits limits = cuda_limits(target);
+  const AttentionProblem problem = AttentionProblem::of(graph).with_heads_as_rows();
+  if (schedule.splits > limits.max_cluster ||
+      schedule.shared_bytes(problem) > limits.block_shared_bytes)
+    return fail(Code::kUnsupported,
+                fmt::format("{} on {}", to_schedule(schedule).to_string(), target.isa));
+  return FewRowsAttentionKernel(graph, schedule).print();
+}
+
+}  // namespace
+
+int64_t CudaFewRowsAttentionSchedule::shared_bytes(const AttentionProblem& problem) const {
+  const int64_t bytes = size_of(problem.stored);
+  const int64_t depth = shared_row(problem.depth, bytes);
+  const int64_t columns = shared_row(problem.columns, bytes);
+  const int64_t tiles =
+      (kBlockRows * depth + int64_t{warps} * stages * keys * (depth + columns)) * bytes;
+  return std::max(tiles, (warps + (splits > 1 ? 1 : 0)) * part_bytes(problem));
+}
+
+const KernelTemplate& cuda_few_rows_attention() {
+  static const PrintedTemplate<CudaFewRowsAttentionSchedule> made({
+      .version = 1,
+      .backend = Backend::kCuda,
+      .family = Family::kAttention,
+      .check = check_few_rows_attention,
+      .candidates = few_rows_attention_candidates,
+      .print_for = print_few_rows_attention,
+      .expected_efficiency = [](const Workload&) { return 0.8; },
+  });
+  return made;
+}
+
+}  // namespace kiln
