@@ -24,7 +24,7 @@ enum class ChosenBy : uint8_t { kTimes, kEstimates };
 // The plan by rules first, then those that differ from it in their kernels; four at most. Where
 // the choice is not clear:
 //  - attention in one kernel, or in three: for few rows of many keys, reading keys and values is
-//    all that counts, and three kernels share them out over more blocks;
+//    all that counts, and three kernels may share them out over more blocks;
 //  - a cheap value that several kernels need: stored, or computed by each of them, where it is so
 //    large that it goes through memory;
 //  - operands of a product that are dequantised from 8 bits (plan/dequantised.h): stored as they are

@@ -193,6 +193,9 @@ def attention():
     yield attention_case("16x16x577x64", 16, 16, 16, 577, 577, 64)
     yield attention_case("16x16x257x80", 16, 16, 16, 257, 257, 80)
     yield attention_case("decode 32x32x1x4096x128", 32, 32, 32, 1, 4096, 128)
+    yield attention_case("decode 16x32x1x1024x64", 16, 32, 32, 1, 1024, 64)
+    yield attention_case("decode gqa 16x32/8x1x1024x64", 16, 32, 8, 1, 1024, 64)
+    yield attention_case("decode gqa 64x32/8x1x4096x128", 64, 32, 8, 1, 4096, 128)
 
 
 def training_cases(name, batch, heads, rows, depth, causal=False):
