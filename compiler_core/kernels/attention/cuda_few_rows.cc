@@ -11,6 +11,7 @@
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -128,6 +129,13 @@ std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
   return space;
 }
 
+// Of few keys there is nothing to divide among warps.
+double few_rows_attention_efficiency(const Workload& workload) {
+  constexpr int64_t kManyKeys = 256;
+  const Dim keys = AttentionProblem::of(workload.graph).keys;
+  return size_at_hints(workload.graph, keys) >= kManyKeys ? 0.8 : 0.4;
+}
+
 Result<Source> print_few_rows_attention(const Graph& graph,
                                         const CudaFewRowsAttentionSchedule& schedule,
                                         const Target& target) {
@@ -159,7 +167,7 @@ const KernelTemplate& cuda_few_rows_attention() {
       .check = check_few_rows_attention,
       .candidates = few_rows_attention_candidates,
       .print_for = print_few_rows_attention,
-      .expected_efficiency = [](const Workload&) { return 0.8; },
+      .expected_efficiency = few_rows_attention_efficiency,
   });
   return made;
 }

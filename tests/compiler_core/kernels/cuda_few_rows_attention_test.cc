@@ -129,5 +129,15 @@ TEST(CudaFewRowsAttention, CoversFewRowsAndHeadsThatShareKeys) {
   EXPECT_FALSE(covers(graph));
 }
 
+TEST(CudaFewRowsAttention, ComesFirstWhereKeysAreMany) {
+  const auto first = [](int64_t keys) {
+    const Result<Workload> workload = attention_workload(step(4, keys));
+    const auto space = search_space(*workload, kHopper);
+    return space ? space->front().template_name : space.error().message;
+  };
+  EXPECT_EQ(first(480), "cuda.attention.few_rows");
+  EXPECT_NE(first(40), "cuda.attention.few_rows");
+}
+
 }  // namespace
 }  // namespace kiln

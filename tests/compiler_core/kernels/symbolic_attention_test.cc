@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/attention/cuda_attention.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -64,6 +65,23 @@ TEST(SymbolicAttention, ALayerOfAnyBatchAndLengthIsOneKernel) {
 TEST(CudaSymbolicAttention, ALayerOfAnyBatchAndLengthIsOneKernel) {
   EXPECT_EQ(check_on_gpu(layer(DType::kF32), kSizes), "");
   EXPECT_EQ(check_on_gpu(layer(DType::kBF16), kSizes, 2), "");
+}
+
+// A step of decoding: heads that share keys are rows of a block.
+TEST(CudaSymbolicAttention, OneRowBehindACacheOfAnyLength) {
+  const Target target = *Target::parse("cuda:sm_90a");
+  for (const Mask mask : {Mask::kNone, Mask::kBool}) {
+    AttentionGraph graph = layer(DType::kBF16);
+    graph.rows = 1;
+    graph.mask = mask;
+    graph.symbols.assign(kSymbols, kSymbols + 2);
+    const Result<Workload> workload = attention_workload(graph);
+    ASSERT_TRUE(workload) << workload.error().message;
+    for (const CudaFewRowsAttentionSchedule& schedule :
+         {CudaFewRowsAttentionSchedule{2, 16, 2, 1}, {4, 16, 2, 2}})
+      EXPECT_EQ(testing::check_sizes(*workload, to_schedule(schedule), target, kSizes), "")
+          << static_cast<int>(mask) << schedule.splits;
+  }
 }
 
 TEST(SymbolicAttention, AnyBatchOfAKnownLength) {
