@@ -34,6 +34,9 @@ struct CudaAttentionSchedule {
 // as matmul/device/mma.cuh lays them out.
 int shared_row(int64_t elements, int64_t bytes);
 
+// Whether a thread's registers hold its scores of tiles of so many keys, and its sums.
+bool registers_hold(int keys, const AttentionProblem& problem);
+
 // The tensor cores' type for what is stored so, as mma.cuh has it.
 std::string_view attention_core(DType stored);
 

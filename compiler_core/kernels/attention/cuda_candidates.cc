@@ -6,19 +6,14 @@
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
-namespace {
 
-// Registers of a thread that sums and scores take: scores twice, as they are and as weights on
-// their way into the second product, and both in two parts where f32 is multiplied so. Beyond, the
-// compiler spills.
-constexpr int64_t kMostHeld = 168;
-
-int64_t held(const CudaAttentionSchedule& schedule, const AttentionProblem& problem) {
-  const int64_t scores = problem.stored == DType::kF32 ? 3 * schedule.keys : schedule.keys;
-  return (problem.columns + 15) / 16 * 8 + scores;
+bool registers_hold(int keys, const AttentionProblem& problem) {
+  // Scores twice, as they are and as weights on their way into the second product, and both in two
+  // parts where f32 is multiplied so. Beyond, the compiler spills.
+  constexpr int64_t kMostHeld = 168;
+  const int64_t scores = problem.stored == DType::kF32 ? 3 * keys : keys;
+  return (problem.columns + 15) / 16 * 8 + scores <= kMostHeld;
 }
-
-}  // namespace
 
 int shared_row(int64_t elements, int64_t bytes) {
   const int64_t in_chunk = 16 / bytes;
@@ -45,7 +40,7 @@ std::vector<Schedule> cuda_attention_candidates(const Workload& workload, const 
   std::vector<Schedule> space;
   for (const CudaAttentionSchedule& schedule : kSchedules) {
     const bool fits = schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
-                      held(schedule, problem) <= kMostHeld;
+                      registers_hold(schedule.keys, problem);
     const bool wasteful = schedule.keys > 32 && schedule.keys >= 2 * problem.keys.constant();
     if (fits && !wasteful) space.push_back(to_schedule(schedule));
   }

@@ -96,13 +96,10 @@ Status check_few_rows_attention(const Workload& workload) {
       fmt::format("attention of more than {} rows has kernels of other templates", kBlockRows));
 }
 
-// Registers of a thread that sums and scores take, as in cuda_candidates.cc.
 bool fits(const CudaFewRowsAttentionSchedule& schedule, const AttentionProblem& problem,
           const CudaLimits& limits) {
-  constexpr int64_t kMostHeld = 168;
-  const int64_t scores = problem.stored == DType::kF32 ? 3 * schedule.keys : schedule.keys;
   return schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
-         used_columns(problem) / 2 + scores <= kMostHeld && schedule.splits <= limits.max_cluster;
+         registers_hold(schedule.keys, problem) && schedule.splits <= limits.max_cluster;
 }
 
 std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
