@@ -43,8 +43,9 @@ bool CompileRequests::wanted(const CompileTask& task) {
 // The plan has shown that the graph has its digest, so the program can be queued: for clients that
 // ask so, and to replace a stale one.
 void CompileRequests::save_if_asked(int64_t now_ms, CompileTask& task, Actions& out) {
-  if (task.stage != Stage::kTuning || task.saving) return;
-  if (detached_.contains(task.key)) task.is_replacing = false;
+  if (task.stage != Stage::kTuning) return;
+  if (task.saving || detached_.contains(task.key)) task.is_replacing = false;
+  if (task.saving) return;
   const bool asked =
       task.is_replacing || std::any_of(task.waiters.begin(), task.waiters.end(),
                                        [](const auto& waiter) { return waiter.second.detach; });

@@ -125,6 +125,20 @@ TEST_F(CoreTier0, WhoComesWhileItIsTunedIsAnsweredAtOnceAndItGoesOnWhenTheOthers
   EXPECT_EQ(stats().flights_open, 1) << "it is being queued";
 }
 
+// Found by the simulation (pool, seed 4112): it stayed outside of the bound on what runs though nobody waits.
+TEST_F(CoreTier0, WhoComesWhileItIsBeingQueuedDoesNotKeepItWhenThatFails) {
+  start();
+  found_tier0();
+  bench.take<Answer>();
+  bench.plan({planned_kernel("k", 1)});
+  const auto store = bench.one<StoreDetached>();
+  ask("d", 1);
+  found_tier0();
+  EXPECT_EQ(bench.one<Answer>().client, "d");
+  bench.step(DetachedStored{store.key, store.task, fail(Code::kUnavailable, "the disk is full")});
+  EXPECT_EQ(stats().flights_open, 0);
+}
+
 TEST_F(CoreTier0, AHitAndACheckAreAsWithoutNow) {
   ask("c", 1);
   bench.step(ProgramLookedUp{tuned(), "{}"});
