@@ -258,6 +258,8 @@ KILN_INLINE void let_next_kernel_begin() {}
 KILN_INLINE bool are_apart(const void* a, const void* b) {
   return a != b;
 }
+// As on a device: where there are no clusters, there are no words for them.
+#if __CUDA_ARCH__ >= 900
 KILN_INLINE int cluster_rank() {
   return kiln_fake_current->rank;
 }
@@ -292,6 +294,7 @@ KILN_INLINE T cluster_load(const T* mine, int rank) {
   __builtin_memcpy(&x, kiln_fake::in_cluster(mine, sizeof(T), rank), sizeof x);
   return x;
 }
+#endif
 
 // ---- Global memory.
 template <int bytes>

@@ -34,6 +34,16 @@ KILN_INLINE RowPart put_together(const Part& part) {
   return all;
 }
 
+template <int blocks>
+struct ClusterOf;
+#if __CUDA_ARCH__ >= 900
+template <int blocks>
+struct ClusterOf {
+  KILN_INLINE void barrier() { cluster_barrier(); }
+  KILN_INLINE float load(const float* mine, int rank) { return cluster_load(mine, rank); }
+};
+#endif
+
 // The rows from `row` on, 16 at most, by block `split` of a cluster of `splits`.
 template <class Core, int splits, class Score, class Finish, class LogSum>
 KILN_INLINE void attend_few_rows(const Problem& problem, const typename Query::stored* query,
@@ -112,6 +122,7 @@ KILN_INLINE void attend_few_rows(const Problem& problem, const typename Query::s
     for (int i = thread_index(); i < 16 * vectors; i += warps * 32)
       finish(of_block(i / vectors, i % vectors * LANES), i / vectors, i % vectors * LANES);
   } else {
+    using Cluster = ClusterOf<splits>;
     Part& whole = parts[warps];
     for (int i = thread_index(); i < 16 * vectors; i += warps * 32) {
       const int at = i / vectors, column = i % vectors * LANES;
@@ -122,20 +133,20 @@ KILN_INLINE void attend_few_rows(const Problem& problem, const typename Query::s
       }
       KILN_EACH_LANE whole.sum[at * Part::pitch + column + l] = x.sums[l];
     }
-    cluster_barrier();
+    Cluster::barrier();
     for (int i = split * (warps * 32) + thread_index(); i < 16 * vectors; i += step * 32) {
       const int at = i / vectors, column = i % vectors * LANES;
       finish(put_together<Core, splits>([&](int rank) {
-               RowPart x = {cluster_load(&whole.greatest[at], rank),
-                            cluster_load(&whole.total[at], rank),
+               RowPart x = {Cluster::load(&whole.greatest[at], rank),
+                            Cluster::load(&whole.total[at], rank),
                             {}};
                KILN_EACH_LANE x.sums[l] =
-                   cluster_load(&whole.sum[at * Part::pitch + column + l], rank);
+                   Cluster::load(&whole.sum[at * Part::pitch + column + l], rank);
                return x;
              }),
              at, column);
     }
-    cluster_barrier();  // nobody ends while others read what it has
+    Cluster::barrier();  // nobody ends while others read what it has
   }
 }
 

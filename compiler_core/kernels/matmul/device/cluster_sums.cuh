@@ -6,8 +6,11 @@
 // lie side by side in the `parts` of a tile have one number.
 namespace {
 
-#ifndef KILN_ON_HOST
+template <class Tiling, int parts, int blocks>
+struct ClusterSums;
+
 #if __CUDA_ARCH__ >= 900
+#ifndef KILN_ON_HOST
 // This block has begun: others may store to its shared memory once they have waited for that.
 KILN_INLINE void cluster_has_begun() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -20,7 +23,6 @@ KILN_INLINE void cluster_store(float* mine, int rank, float x) {
                : "memory");
 }
 #endif
-#endif
 
 template <class Tiling, int parts, int blocks>
 struct ClusterSums {
@@ -28,11 +30,14 @@ struct ClusterSums {
   static constexpr int vectors = Tiling::rows * width / LANES / blocks;  // of a block
   float* const brought;  // [blocks][vectors][parts][LANES]
 
+  KILN_INLINE void begin() { cluster_has_begun(); }
+  KILN_INLINE void wait_for_others() { wait_for_cluster(); }
+  KILN_INLINE void finish() { cluster_barrier(); }
   // Where the sums of vector `own` of this block lie that block `rank` brings.
   KILN_MEMBER float* place(int rank, int own, int part) const {
     return brought + ((rank * vectors + own) * parts + part) * LANES;
   }
-  KILN_MEMBER void bring(int row, int column, float sum) const {
+  KILN_MEMBER void bring(float* /*staged*/, int row, int column, float sum) const {
     const int i = (row * width + column % width) / LANES;
     cluster_store(place(cluster_rank(), i / blocks, column / width) + column % LANES, i % blocks, sum);
   }
@@ -44,5 +49,6 @@ struct ClusterSums {
     return sums;
   }
 };
+#endif
 
 }  // namespace

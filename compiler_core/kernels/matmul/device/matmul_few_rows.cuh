@@ -96,6 +96,12 @@ struct ClusterSums<Tiling, parts, 1> {
   static constexpr int width = Tiling::columns / parts;
   static constexpr int vectors = Tiling::rows * width / LANES;
   const float* const staged;
+
+  KILN_INLINE void begin() {}
+  KILN_INLINE void wait_for_others() {}
+  KILN_INLINE void finish() { block_barrier(); }
+  // Where the first warp's lay.
+  KILN_MEMBER void bring(float* place, int /*row*/, int /*column*/, float sum) const { *place = sum; }
   KILN_MEMBER Vec<float> operator()(int own, int part) const {
     const int row = own * LANES / width, column = own * LANES % width + part * width;
     return unpack(*reinterpret_cast<const Packed<float>*>(staged + row * Staging<Tiling>::pitch + column));
@@ -117,7 +123,7 @@ KILN_INLINE ClusterSums<Tiling, parts, blocks> multiply_few_rows(
   constexpr int of_warp = Tiling::rows * pitch;
   float* const staged = reinterpret_cast<float*>(shared);
   const ClusterSums<Tiling, parts, blocks> sums{staged + (blocks > 1 ? warps * of_warp : 0)};
-  if constexpr (blocks > 1) cluster_has_begun();
+  sums.begin();
   const int warp = thread_index() / 32;
   Rows rows(a, b, row, column, columns);
   // Two steps in registers, each of which is asked for anew when it has been multiplied.
@@ -143,25 +149,16 @@ KILN_INLINE ClusterSums<Tiling, parts, blocks> multiply_few_rows(
   }
   rows.stage(staged + warp * of_warp);
   block_barrier();
-  if constexpr (blocks > 1) wait_for_cluster();
-  // Each thread adds up elements that nobody else does, and brings them to whose they are, or leaves
-  // them where the first warp's lay.
+  sums.wait_for_others();
+  // Each thread adds up elements that nobody else does.
   for (int i = thread_index(); i < Tiling::rows * Tiling::columns; i += warps * 32) {
     const int at_row = i / Tiling::columns, at_column = i % Tiling::columns;
     float* at = staged + at_row * pitch + at_column;
     float sum = *at;
     _Pragma("unroll") for (int other = 1; other < warps; ++other) sum += at[other * of_warp];
-    if constexpr (blocks > 1) {
-      sums.bring(at_row, at_column, sum);
-    } else {
-      *at = sum;
-    }
+    sums.bring(at, at_row, at_column, sum);
   }
-  if constexpr (blocks > 1) {
-    cluster_barrier();
-  } else {
-    block_barrier();
-  }
+  sums.finish();
   return sums;
 }
 
