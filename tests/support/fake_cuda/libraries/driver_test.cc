@@ -70,7 +70,11 @@ KILN_KERNEL(32, 1) shared(float* out, long long n) {
   words[n - 1 - thread_index()] = 1;
   out[thread_index()] = words[n - 1 - thread_index()];
 }
-KILN_KERNEL(32, 1) rank(float* out) { out[block_index() * 32 + thread_index()] = cluster_rank(); }
+KILN_KERNEL(32, 1) rank(float* out) {
+#if __CUDA_ARCH__ >= 900
+  out[block_index() * 32 + thread_index()] = cluster_rank();
+#endif
+}
 KILN_KERNEL(32, 1) stray(float* out) { out[1 << 20] = 1; }
 KILN_KERNEL(32, 1) misaligned(float* out) {
   Bits<16> x{};
