@@ -132,15 +132,13 @@ std::string AttentionText::print_scores(NodeId sums) const {
 // [batch..., row, column].
 std::vector<Index> AttentionText::place(const Dim& width) const {
   const LoopVar row{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.rows};
-  const auto heads = static_cast<size_t>(problem_.heads_axis);
-  const bool packed = problem_.heads_axis >= 0;
+  const auto is_row = [&](size_t axis) { return static_cast<int>(axis) == problem_.heads_axis; };
   std::vector<Index> at;
   for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-    at.push_back(packed && axis == heads
-                     ? Index(row)
-                     : LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kKernel,
-                               0, problem_.batch[axis]});
-  at.push_back(packed ? Index(0) : row);
+    at.push_back(is_row(axis) ? row
+                              : LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar,
+                                        Level::kKernel, 0, problem_.batch[axis]});
+  at.push_back(problem_.heads_axis >= 0 ? Index(0) : row);
   at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, width, lanes_});
   return at;
 }

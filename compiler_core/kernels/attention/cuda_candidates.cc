@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/printed_template.h"
 
@@ -12,7 +13,7 @@ bool registers_hold(int keys, const AttentionProblem& problem) {
   // parts where f32 is multiplied so. Beyond, the compiler spills.
   constexpr int64_t kMostHeld = 168;
   const int64_t scores = problem.stored == DType::kF32 ? 3 * keys : keys;
-  return (problem.columns + 15) / 16 * 8 + scores <= kMostHeld;
+  return round_up(problem.columns, int64_t{16}) / 2 + scores <= kMostHeld;
 }
 
 int shared_row(int64_t elements, int64_t bytes) {

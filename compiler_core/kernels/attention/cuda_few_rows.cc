@@ -16,16 +16,13 @@
 namespace kiln {
 namespace {
 
-constexpr int kBlockRows = 16;  // of a block
-constexpr size_t kMostSplitsListed = 6;
+constexpr int kBlockRows = 16;
+constexpr size_t kMostCandidates = 6;
 
-int64_t used_columns(const AttentionProblem& problem) {
-  return round_up(problem.columns, int64_t{16});
-}
-
-// Of a warp, or of a block: attention_few_rows.cuh.
+// What a warp, or a block, has of its rows: PartOfRows in attention_few_rows.cuh.
 int64_t part_bytes(const AttentionProblem& problem) {
-  return (2 * kBlockRows + kBlockRows * (used_columns(problem) + 8)) * 4;
+  const int64_t columns = round_up(problem.columns, int64_t{16});
+  return (2 * kBlockRows + kBlockRows * (columns + 8)) * 4;
 }
 
 class FewRowsAttentionKernel {
@@ -96,10 +93,10 @@ Status check_few_rows_attention(const Workload& workload) {
       fmt::format("attention of more than {} rows has kernels of other templates", kBlockRows));
 }
 
-bool fits(const CudaFewRowsAttentionSchedule& schedule, const AttentionProblem& problem,
-          const CudaLimits& limits) {
+bool has_room(const CudaFewRowsAttentionSchedule& schedule, const AttentionProblem& problem,
+              const CudaLimits& limits) {
   return schedule.shared_bytes(problem) <= limits.block_shared_bytes &&
-         registers_hold(schedule.keys, problem) && schedule.splits <= limits.max_cluster;
+         schedule.splits <= limits.max_cluster;
 }
 
 std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
@@ -120,7 +117,8 @@ std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
     schedule.splits = std::min(schedule.splits * enough, limits.max_cluster);
     const int64_t at_once = int64_t{schedule.splits} * schedule.warps * schedule.keys;
     const bool idle = at_once > 32 && at_once >= 2 * problem.keys.constant();
-    if (!idle && fits(schedule, problem, limits) && space.size() < kMostSplitsListed)
+    if (!idle && has_room(schedule, problem, limits) && registers_hold(schedule.keys, problem) &&
+        space.size() < kMostCandidates)
       add_unless_present(space, to_schedule(schedule));
   }
   return space;
@@ -136,10 +134,8 @@ double few_rows_attention_efficiency(const Workload& workload) {
 Result<Source> print_few_rows_attention(const Graph& graph,
                                         const CudaFewRowsAttentionSchedule& schedule,
                                         const Target& target) {
-  const CudaLimits limits = cuda_limits(target);
   const AttentionProblem problem = AttentionProblem::of(graph).with_heads_as_rows();
-  if (schedule.splits > limits.max_cluster ||
-      schedule.shared_bytes(problem) > limits.block_shared_bytes)
+  if (!has_room(schedule, problem, cuda_limits(target)))
     return fail(Code::kUnsupported,
                 fmt::format("{} on {}", to_schedule(schedule).to_string(), target.isa));
   return FewRowsAttentionKernel(graph, schedule).print();
@@ -158,7 +154,7 @@ int64_t CudaFewRowsAttentionSchedule::shared_bytes(const AttentionProblem& probl
 
 const KernelTemplate& cuda_few_rows_attention() {
   static const PrintedTemplate<CudaFewRowsAttentionSchedule> made({
-      .version = 2,
+      .version = 1,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .check = check_few_rows_attention,

@@ -101,7 +101,7 @@ std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target
 
 int CudaFewRowsSchedule::shared_bytes() const {
   const int staged = warps * bm * (bn + 8) * 4;    // matmul.cuh: Staging
-  return staged + (splits > 1 ? bm * bn * 4 : 0);  // cluster_sums.cuh
+  return staged + (splits > 1 ? bm * bn * 4 : 0);  // tile_sums.cuh
 }
 
 int CudaFewRowsSchedule::registers() const {
@@ -130,7 +130,7 @@ bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
 
 const KernelTemplate& cuda_few_rows() {
   static const PrintedTemplate<CudaFewRowsSchedule> made({
-      .version = 6,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_few_rows,

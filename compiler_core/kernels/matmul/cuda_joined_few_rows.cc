@@ -29,10 +29,9 @@ class JoinedFewRowsKernel {
     const CudaMatmulSchedule tiles = schedule_.tiles();
     Source source;
     source.recipe = argument_recipe(graph_);
-    source.text =
-        cuda_preamble(graph_, kLanes,
-                      {"mma.cuh", "matmul.cuh", "cluster_sums.cuh", "matmul_few_rows.cuh"}) +
-        print_operands() + print_tiling(problem_.all, tiles);
+    source.text = cuda_preamble(graph_, kLanes,
+                                {"mma.cuh", "matmul.cuh", "tile_sums.cuh", "matmul_few_rows.cuh"}) +
+                  print_operands() + print_tiling(problem_.all, tiles);
     const int64_t blocks = problem_.tiles_before(problem_.parts.size(), schedule_.bn);
     Phase phase{"multiply", blocks * schedule_.splits, schedule_.threads(), schedule_.splits,
                 schedule_.shared_bytes()};
@@ -155,7 +154,7 @@ Result<Source> print_joined_few_rows(const Graph& graph, const CudaJoinedFewRows
 
 const KernelTemplate& cuda_joined_few_rows() {
   static const PrintedTemplate<CudaJoinedFewRowsSchedule> made({
-      .version = 3,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .check = check_joined_few_rows,

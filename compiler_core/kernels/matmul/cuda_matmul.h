@@ -97,8 +97,8 @@ Result<Source> print_cuda_narrow_matmul(const Graph& graph,
 // The most rows for which kernels of few rows are written. Such a product waits for memory.
 inline constexpr int64_t kMostFewRows = 32;
 
-// Of a kernel beside which those of few rows are expected to be best: far enough behind them to be tried
-// where they are wrong only (registry.cc).
+// A template has this efficiency where kernels of few rows are expected to be best: so far behind
+// theirs that it is tried only where they are wrong (registry.cc).
 inline constexpr double kShortStreamEfficiency = 0.45;
 
 // Few rows of halves with lines that are contiguous by depth, which go from memory into registers:
@@ -134,10 +134,10 @@ bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem);
 std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target& target,
                                       int parts = 1);
 
-// Whether kernels of few rows are expected to be best in a program even where others are as quick alone:
-// a launch of a few microseconds, so that what counts is how it begins and ends beside its neighbours.
-// Blocks that hold an SM's shared memory neither begin early nor let others (tests/gpu/LOG.md, "Chains of
-// few rows").
+// Whether a launch takes a few microseconds, so that what counts in a program is how it begins and ends
+// beside its neighbours. Kernels of few rows are best there even where others are as quick alone: blocks
+// that hold an SM's shared memory neither begin early nor let others (tests/gpu/LOG.md, "Chains of few
+// rows").
 bool is_short_stream(const MatmulProblem& problem);
 
 // REQUIRES: what "cuda.matmul.few_rows" covers. Errors as of print_cuda_matmul().

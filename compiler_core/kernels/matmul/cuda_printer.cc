@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/matmul/cuda_narrow.h"
@@ -81,29 +79,15 @@ class CudaMatmulKernel {
         schedule_.splits, problem_.b.input, may_let_next_begin(graph_));
   }
 
-  // An input of halves of the results' shape, whose vectors a kernel of few rows reads while it
-  // multiplies: each thread has one of them. Nothing reads it elsewhere than at its own place.
+  // What a kernel of few rows reads of its epilogue while it multiplies: each thread has one vector of it.
   NodeId early_addend() const {
     if (!few_rows_ || problem_.batches != 1 ||
         schedule_.bm * schedule_.bn / lanes_ > schedule_.splits * schedule_.threads())
       return kInvalidNode;
-    const Shape& shape = graph_.node(graph_.outputs()[0]).shape;
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_.node(id);
-      const bool is_input =
-          node.op == Op::kInput ||
-          (node.op == Op::kView && graph_.node(node.operands[0]).op == Op::kInput);
-      if (!is_input || !is_16_bit_float(node.dtype) || node.shape != shape) continue;
-      const bool read_in_place = std::ranges::all_of(graph_.nodes(), [&](const Node& user) {
-        return is_elementwise(user.op) ||
-               std::ranges::find(user.operands, id) == user.operands.end();
-      });
-      const MatmulOperand operand = MatmulOperand::of(graph_, id);
-      if (read_in_place && operand.column_stride == 1 && operand.row_stride % lanes_ == 0 &&
-          operand.offset % lanes_ == 0)
-        return id;
-    }
-    return kInvalidNode;
+    return find_addend(graph_, [&](const MatmulOperand& operand) {
+      return operand.column_stride == 1 && operand.row_stride % lanes_ == 0 &&
+             operand.offset % lanes_ == 0;
+    });
   }
 
   std::string print_read_early() const {
@@ -124,7 +108,7 @@ class CudaMatmulKernel {
   }
 
   std::vector<std::string_view> device_files() const {
-    if (few_rows_) return {"cluster_sums.cuh", "matmul_few_rows.cuh"};
+    if (few_rows_) return {"tile_sums.cuh", "matmul_few_rows.cuh"};
     if (is_open_) return {"matmul_open.cuh"};
     return problem_.narrow ? std::vector<std::string_view>{"matmul_narrow.cuh"}
                            : std::vector<std::string_view>{};

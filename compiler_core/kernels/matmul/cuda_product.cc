@@ -281,6 +281,23 @@ std::string print_steps(const Dim& depth, const CudaMatmulSchedule& schedule) {
                      split_steps, split_steps, steps, split_steps, steps);
 }
 
+NodeId find_addend(const Graph& graph, const std::function<bool(const MatmulOperand&)>& suits) {
+  const Shape& shape = graph.node(graph.outputs()[0]).shape;
+  const auto is_input = [&](NodeId id) { return graph.node(id).op == Op::kInput; };
+  NodeId found = kInvalidNode;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    const bool is_read = is_input(id) || (node.op == Op::kView && is_input(node.operands[0]));
+    if (!is_read || !is_16_bit_float(node.dtype) || node.shape != shape) continue;
+    const bool in_place = std::ranges::all_of(graph.nodes(), [&](const Node& user) {
+      return is_elementwise(user.op) || user.op == Op::kView ||
+             std::ranges::find(user.operands, id) == user.operands.end();
+    });
+    if (in_place && suits(MatmulOperand::of(graph, id))) found = id;
+  }
+  return found;
+}
+
 EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
                               const std::vector<Index>& at, std::string once,
                               const EpilogueEnds& ends) {

@@ -3,6 +3,7 @@
 // from and in what becomes of a sum. Pure functions.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,11 @@ struct EpilogueEnds {
   NodeId addend = kInvalidNode;    // an input or View of one that waits in Packed `addend`
   std::vector<NodeId> terms = {};  // values that wait in `terms.term[i]`, in f32
 };
+
+// An input of halves, or a View of one, in the results' shape, that is read at its own place and nowhere
+// else, and that `suits`: it can be on its way while a block multiplies. kInvalidNode: there is none.
+// REQUIRES: sizes are constants.
+NodeId find_addend(const Graph& graph, const std::function<bool(const MatmulOperand&)>& suits);
 
 // The epilogue of `graph`, where `product` stands for the sums; its output is stored at `at`.
 // `once`: statements that declare what `at` needs.
@@ -66,7 +72,7 @@ struct CudaProduct {
   std::string shift;                     // " + shift": what a's rows are numbered from, if not 0
   // A call that leaves a tile's sums in shared memory, where it is not multiply_tile(), and what it
   // needs. `names_sums`: it declares `tile_sums`, which gives the sums of this block's vectors
-  // (cluster_sums.cuh), instead.
+  // (tile_sums.cuh), instead.
   std::string multiply = {};
   bool names_sums = false;
   // An input that the call reads before the kernel in front of this one has ended, where ready`input`

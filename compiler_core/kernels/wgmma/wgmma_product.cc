@@ -24,7 +24,7 @@ WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
       problem_(problem),
       in_runs_(runs.has_value()),
       boxes_(ends_in_boxes(epilogue, problem.n)),
-      addend_(boxes_ && !in_runs_ ? find_addend(epilogue, problem.product) : kInvalidNode),
+      addend_(boxes_ && !in_runs_ ? boxed_addend(epilogue, problem.product) : kInvalidNode),
       lanes_(boxes_ ? 2
                     : std::min(product_lanes(epilogue, problem.n), schedule.staged_columns(false))),
       batches_(in_runs_ ? 1 : problem.batches),
@@ -87,24 +87,17 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   return source;
 }
 
-// An input of halves of the results' shape that is read as they are stored, and nothing else in
-// the epilogue is read elsewhere than at its own place.
-NodeId WgmmaProduct::find_addend(const Graph& graph, NodeId product) {
-  const Shape& shape = graph.node(graph.outputs()[0]).shape;
-  const auto& factors = graph.node(product).operands;
-  NodeId found = kInvalidNode;
+// None where something in the epilogue is read elsewhere than at its own place.
+NodeId WgmmaProduct::boxed_addend(const Graph& graph, NodeId product) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    const bool view = node.op == Op::kView;
-    if (id == product || node.op == Op::kConstant || is_elementwise(node.op)) continue;
-    if (node.op != Op::kInput && !(view && graph.node(node.operands[0]).op == Op::kInput))
-      return kInvalidNode;
-    if (is_16_bit_float(node.dtype) && node.shape == shape &&
-        std::ranges::find(factors, id) == factors.end() &&
-        is_mappable(MatmulOperand::of(graph, id), true))
-      found = id;
+    const bool view = node.op == Op::kView && graph.node(node.operands[0]).op == Op::kInput;
+    const bool is_in_place = id == product || view || node.op == Op::kConstant ||
+                             node.op == Op::kInput || is_elementwise(node.op);
+    if (!is_in_place) return kInvalidNode;
   }
-  return found;
+  return find_addend(graph,
+                     [](const MatmulOperand& operand) { return is_mappable(operand, true); });
 }
 
 MatmulOperand WgmmaProduct::addend() const {

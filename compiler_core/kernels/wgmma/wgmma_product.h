@@ -57,7 +57,7 @@ class WgmmaProduct {
   std::string print_place(std::string inner, const MatmulOperand& operand) const;
 
  private:
-  static NodeId find_addend(const Graph& graph, NodeId product);
+  static NodeId boxed_addend(const Graph& graph, NodeId product);
   MatmulOperand addend() const;
   MatmulOperand output() const;
   int64_t all_rows() const;

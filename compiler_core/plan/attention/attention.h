@@ -45,10 +45,10 @@ struct AttentionPattern {
   std::vector<NodeId> inside;
 };
 
-// Which attention is one pass: that of heads of at most 256, and
-//  - kManyRows: not of few rows of many keys (m < 8, n >= 512; dynamic sizes count with their hints), whose
-//    time is the reading of k and v, which several kernels split over more blocks;
-//  - kOneRow: of one row too, where there are as many batches as blocks are wanted (128).
+// Which attention becomes one pass. Its heads are at most 256 wide in any case.
+//  - kManyRows: not few rows of many keys (m < 8, n >= 512; dynamic sizes count with their hints). Their
+//    time is the reading of k and v, which several kernels divide among more blocks.
+//  - kOneRow: one row of many keys as well, where there are as many batches as blocks are wanted (128).
 enum class OnePass : uint8_t { kManyRows, kOneRow };
 
 // The pattern that ends in the Matmul `product`; empty where there is none, where a head's width is

@@ -1,10 +1,8 @@
 // Attention of few rows on CUDA, whose keys are divided among warps and clusters, run on the fake GPU.
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 
-#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/attention/cuda_attention.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
@@ -22,11 +20,7 @@ std::string check(const AttentionGraph& graph, const CudaFewRowsAttentionSchedul
                   const Target& target = kHopper) {
   const Result<Workload> workload = attention_workload(graph);
   if (!workload) return workload.error().message;
-  std::mt19937 random(7);
-  const std::vector<Tensor> inputs = testing::random_inputs(workload->graph, random);
-  const std::string wrong =
-      testing::check_schedule(*workload, to_schedule(schedule), target, inputs);
-  return wrong.empty() ? "" : wrong + "\n" + print(workload->graph);
+  return testing::check_with_random_inputs(*workload, to_schedule(schedule), target);
 }
 
 // One query of heads that share keys and values: its heads are the rows of a block.

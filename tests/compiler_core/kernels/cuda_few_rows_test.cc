@@ -78,15 +78,20 @@ TEST(CudaFewRows, AgreesWithAnAddend) {
     }
 }
 
-// Read at its own place and elsewhere, so it does not wait in a register.
+// A View of it reads memory, not the register in which it waits. Part of a Concat of it would read that.
 TEST(CudaFewRows, AgreesWithAnAddendThatIsReadElsewhereToo) {
-  GraphBuilder b;
-  NodeId y = b.matmul(b.input(DType::kBF16, {16, 512}),
-                      b.permute(b.input(DType::kBF16, {16, 512}), {1, 0}));
-  const NodeId addend = b.input(DType::kBF16, {16, 16});
-  y = b.binary(Op::kAdd, y, b.cast(addend, DType::kF32));
-  y = b.binary(Op::kMul, y, b.cast(b.permute(addend, {1, 0}), DType::kF32));
-  EXPECT_EQ(check(matmul_workload(b, b.cast(y, DType::kBF16)), {16, 16, 32, 4, 4}), "");
+  for (const bool joined : {false, true}) {
+    GraphBuilder b;
+    NodeId y = b.matmul(b.input(DType::kBF16, {16, 512}),
+                        b.permute(b.input(DType::kBF16, {16, 512}), {1, 0}));
+    const NodeId addend = b.input(DType::kBF16, {16, 16});
+    y = b.binary(Op::kAdd, y, b.cast(addend, DType::kF32));
+    const NodeId twice[] = {addend, addend};
+    const NodeId elsewhere =
+        joined ? b.slice(b.concat(twice, 1), 1, 8, 16) : b.permute(addend, {1, 0});
+    y = b.binary(Op::kMul, y, b.cast(elsewhere, DType::kF32));
+    EXPECT_EQ(check(matmul_workload(b, b.cast(y, DType::kBF16)), {16, 16, 32, 4, 4}), "") << joined;
+  }
 }
 
 TEST(CudaFewRows, EveryCandidateAgrees) {

@@ -136,6 +136,17 @@ TEST(WgmmaMatmul, ReadsAResidualOfColumnsForItself) {
             "");
 }
 
+// The copy engine brings it for its own place; a View of it reads memory.
+TEST(WgmmaMatmul, AgreesWithAResidualThatIsReadElsewhereToo) {
+  GraphBuilder b;
+  NodeId y = b.matmul(b.input(DType::kBF16, {64, 128}), b.input(DType::kBF16, {128, 64}));
+  const NodeId residual = b.input(DType::kBF16, {64, 64});
+  y = b.binary(Op::kAdd, y, b.cast(residual, DType::kF32));
+  y = b.binary(Op::kMul, y, b.cast(b.permute(residual, {1, 0}), DType::kF32));
+  EXPECT_EQ(check_staged_matmul(matmul_workload(b, b.cast(y, DType::kBF16)), {64, 64, 1, 3, 8}),
+            "");
+}
+
 TEST(WgmmaMatmul, AgreesForBatchesAndOperandsTheyShare) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kBF16, {3, 2, 72, 64});

@@ -125,7 +125,8 @@ TEST_F(CoreTier0, WhoComesWhileItIsTunedIsAnsweredAtOnceAndItGoesOnWhenTheOthers
   EXPECT_EQ(stats().flights_open, 1) << "it is being queued";
 }
 
-// Found by the simulation (pool, seed 4112): it stayed outside of the bound on what runs though nobody waits.
+// The simulation found it (pool, seed 4112): the program stayed outside of the bound on what runs though
+// nobody waits.
 TEST_F(CoreTier0, WhoComesWhileItIsBeingQueuedDoesNotKeepItWhenThatFails) {
   start();
   found_tier0();

@@ -39,8 +39,8 @@ struct Thread {
   Thread* cluster;  // thread 0 of block 0 of the cluster
   int block_threads;
   bool ended;
+  bool has_begun;          // and its cluster knows
   bool waited;             // for the kernel in front of this one
-  bool has_begun;          // as its cluster knows
   const Unready* unready;  // until then
   int unready_count;
   // The block's, in its thread 0: those that kernels number, and one for each warpgroup to meet at.

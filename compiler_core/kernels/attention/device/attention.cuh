@@ -5,10 +5,10 @@
 //
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
 // (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
-// has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows, whole_keys: tiles end where these do; a query, key and
-// value of those); struct Tiling (warps, row_warps of
-// them that have rows of their own, keys, stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
-// all else a constant.
+// has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows,
+// whole_keys: tiles end where these do; a query, key and value of those); struct Tiling (warps,
+// row_warps of them that have rows of their own, keys, stages, depth and columns rounded up to whole
+// chunks). What is known at run time only is a member, all else a constant.
 //
 // Which barrier protects what. Tile t lies in stage t % stages. At the head of step t every thread
 // has waited for its own copies of tile t and then meets the others, so that tile t lies in shared

@@ -34,6 +34,8 @@ KILN_INLINE RowPart put_together(const Part& part) {
   return all;
 }
 
+// What blocks of a cluster do together. A target without clusters has no words for it, and needs none:
+// its kernels do not name a cluster of several.
 template <int blocks>
 struct ClusterOf;
 #if __CUDA_ARCH__ >= 900

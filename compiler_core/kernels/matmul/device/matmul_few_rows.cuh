@@ -6,7 +6,7 @@
 // each line 16 bytes as they lie in memory, which two instructions multiply: the depth comes in
 // another order than it has, the same for both operands.
 //
-// In front of it stand matmul.cuh and what that needs, and cluster_sums.cuh: A, B, Tiling.
+// In front of it stand matmul.cuh and what that needs, A, B and Tiling, and tile_sums.cuh.
 namespace {
 
 // A tile has equally many columns of each of `parts` second operands, side by side.
@@ -90,31 +90,13 @@ struct FewRows {
   }
 };
 
-// Sums as ClusterSums has them, of a tile that one block has alone.
-template <class Tiling, int parts>
-struct ClusterSums<Tiling, parts, 1> {
-  static constexpr int width = Tiling::columns / parts;
-  static constexpr int vectors = Tiling::rows * width / LANES;
-  const float* const staged;
-
-  KILN_INLINE void begin() {}
-  KILN_INLINE void wait_for_others() {}
-  KILN_INLINE void finish() { block_barrier(); }
-  // Where the first warp's lay.
-  KILN_MEMBER void bring(float* place, int /*row*/, int /*column*/, float sum) const { *place = sum; }
-  KILN_MEMBER Vec<float> operator()(int own, int part) const {
-    const int row = own * LANES / width, column = own * LANES % width + part * width;
-    return unpack(*reinterpret_cast<const Packed<float>*>(staged + row * Staging<Tiling>::pitch + column));
-  }
-};
-
 // The sums of this block's vectors of the tile at (row, column), of second operands of so many
 // columns each, whose depth `blocks` blocks divide. `shared` has room for the staged sums of every warp
 // and, behind them, for those that a cluster brings. Waits for the kernel in front of this one, before
 // which it reads of b what it needs first if that is ready, and lets the next one begin if it may. What
 // the epilogue reads is on its way during the product: read_early() begins to read it.
 template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
-KILN_INLINE ClusterSums<Tiling, parts, blocks> multiply_few_rows(
+KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
     const typename B::stored* a, const typename B::stored* const (&b)[parts], int columns, int row,
     int column, int begin, int end, bool b_is_ready, bool lets_next_begin, const ReadEarly& read_early,
     char* shared) {
@@ -122,7 +104,7 @@ KILN_INLINE ClusterSums<Tiling, parts, blocks> multiply_few_rows(
   constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
   constexpr int of_warp = Tiling::rows * pitch;
   float* const staged = reinterpret_cast<float*>(shared);
-  const ClusterSums<Tiling, parts, blocks> sums{staged + (blocks > 1 ? warps * of_warp : 0)};
+  const TileSums<Tiling, parts, blocks> sums{staged + (blocks > 1 ? warps * of_warp : 0)};
   sums.begin();
   const int warp = thread_index() / 32;
   Rows rows(a, b, row, column, columns);
