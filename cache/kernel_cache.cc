@@ -30,8 +30,11 @@ struct KernelCache::Impl {
     bounded.close();
     maintenance->write_access_times();
     maintenance.reset();
-    writer.stop();
+    writer().stop();
   }
+
+  // No member: the bound is kept, and after() called, before those behind `bounded` stand.
+  Writer& writer() { return bounded.group(); }
 
   bool has_all(const std::vector<Digest>& digests) const {
     return std::all_of(digests.begin(), digests.end(),
@@ -42,7 +45,7 @@ struct KernelCache::Impl {
   template <class T>
   Result<T> dropping_damage(const Digest& key, Result<T> row) {
     if (!row && row.error().code == Code::kCorruption)
-      writer.submit(
+      writer().submit(
           0, [key](CacheIndex& index) { return index.remove_damaged(key); }, nullptr);
     return row;
   }
@@ -58,7 +61,6 @@ struct KernelCache::Impl {
   std::atomic<int64_t> evicted_programs{0};
   AccessTimes access_times;
   BoundedWriter<CacheIndex> bounded;
-  Writer& writer = bounded.group();
   Readers readers;
   std::unique_ptr<BackgroundMaintenance> maintenance;
 };
@@ -84,11 +86,11 @@ KernelCache::Impl::Impl(FileLock held, std::unique_ptr<BlobStore> blob_store, Ca
   plan.now_ms = options.now_ms;
   plan.log = options.log;
   maintenance =
-      std::make_unique<BackgroundMaintenance>(std::move(plan), *blobs, writer, access_times);
+      std::make_unique<BackgroundMaintenance>(std::move(plan), *blobs, writer(), access_times);
 }
 
 void KernelCache::Impl::after(const CacheIndex::Evicted& evicted) {
-  if (!evicted.blobs.empty()) writer.submit(0, remove_unknown(*blobs, evicted.blobs), nullptr);
+  if (!evicted.blobs.empty()) writer().submit(0, remove_unknown(*blobs, evicted.blobs), nullptr);
   if (evicted.programs.empty()) return;
   evicted_programs += static_cast<int64_t>(evicted.programs.size());
   if (options.evicted) options.evicted(evicted.programs);
@@ -244,14 +246,14 @@ void KernelCache::put_program(const Program& program, Done done, const Audience&
 
 void KernelCache::put_record(TuningRecord record, Done done) {
   const size_t size = record.log.size() + record.measurement.samples_us.size() * sizeof(double);
-  impl_->writer.submit(
+  impl_->writer().submit(
       size, [record = std::move(record)](CacheIndex& index) { return index.put_record(record); },
       std::move(done));
 }
 
 void KernelCache::put_shape_generic_key(const Digest& workload, ShapeGenericKey key, Done done) {
   const size_t size = key.sizes.size() * sizeof(int64_t);
-  impl_->writer.submit(
+  impl_->writer().submit(
       size,
       [workload, key = std::move(key)](CacheIndex& index) {
         return index.put_shape_generic_key(workload, key);
@@ -260,13 +262,13 @@ void KernelCache::put_shape_generic_key(const Digest& workload, ShapeGenericKey 
 }
 
 void KernelCache::forget(const Digest& key, Done done) {
-  impl_->writer.submit(
+  impl_->writer().submit(
       0, [key](CacheIndex& index) { return index.remove(key); }, std::move(done));
 }
 
 void KernelCache::take_back(TakeBack what, int64_t through, TookBack done, const Noted& act) {
   const auto taken = std::make_shared<TakenBack>();
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [taken, what = std::move(what), through, act](CacheIndex& index) -> Status {
         TRY(*taken, index.take_back(what, through));
@@ -275,14 +277,14 @@ void KernelCache::take_back(TakeBack what, int64_t through, TookBack done, const
       [impl = impl_.get(), taken, done = std::move(done)](Status status) {
         if (!status) return done(fail(std::move(status).error()));
         if (!taken->blobs.empty())
-          impl->writer.submit(0, remove_unknown(*impl->blobs, taken->blobs), nullptr);
+          impl->writer().submit(0, remove_unknown(*impl->blobs, taken->blobs), nullptr);
         done(std::move(*taken));
       });
 }
 
 void KernelCache::would_take_back(TakeBack what, TookBack done) {
   const auto found = std::make_shared<TakenBack>();
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [found, what = std::move(what)](CacheIndex& index) -> Status {
         TRY(*found, index.would_take_back(what));
@@ -296,7 +298,7 @@ void KernelCache::would_take_back(TakeBack what, TookBack done) {
 
 void KernelCache::list_records(RecordQuery wanted, Then<RecordList> then) {
   const auto found = std::make_shared<RecordList>();
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [found, wanted = std::move(wanted)](CacheIndex& index) -> Status {
         TRY(*found, index.list_records(wanted));
@@ -313,7 +315,7 @@ Result<std::vector<Revocation>> KernelCache::revocations() {
 }
 
 void KernelCache::pin(const Digest& program_key, Done done, const Noted& act) {
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [program_key, act](CacheIndex& index) -> Status {
         TRY_STATUS(index.pin(program_key));
@@ -323,7 +325,7 @@ void KernelCache::pin(const Digest& program_key, Done done, const Noted& act) {
 }
 
 void KernelCache::unpin(const Digest& program_key, Done done, const Noted& act) {
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [program_key, act](CacheIndex& index) -> Status {
         TRY_STATUS(index.unpin(program_key));
@@ -334,7 +336,7 @@ void KernelCache::unpin(const Digest& program_key, Done done, const Noted& act) 
 
 void KernelCache::note(AdminAct act, Done done) {
   const size_t size = act.request.size() + act.outcome.size();
-  impl_->writer.submit(
+  impl_->writer().submit(
       size, [act = std::move(act)](CacheIndex& index) { return index.note(act); }, std::move(done));
 }
 
@@ -345,7 +347,7 @@ void KernelCache::list_acts(int64_t before, int64_t limit, Then<std::vector<Admi
 void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Status)> done) {
   impl_->maintenance->write_access_times();  // evict by the latest order
   const auto so_far = std::make_shared<Collected>();
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [impl = impl_.get(), so_far](CacheIndex&) -> Status {
         const int64_t before_ms = impl->options.now_ms() - impl->options.keep_damaged_ms;
@@ -361,7 +363,7 @@ void KernelCache::collect(int64_t max_bytes, std::function<void(Collected, Statu
 
 void KernelCache::flush() {
   impl_->maintenance->write_access_times();
-  impl_->writer.flush();
+  impl_->writer().flush();
 }
 
 void KernelCache::wait_for_first_round() {
@@ -399,7 +401,7 @@ int64_t KernelCache::index_memory_bytes() {
 void KernelCache::count_programs_not_of(const Digest& stamp,
                                         std::function<void(Result<int64_t>)> done) {
   const auto count = std::make_shared<int64_t>(0);
-  impl_->writer.submit(
+  impl_->writer().submit(
       0,
       [stamp, count](CacheIndex& index) -> Status {
         TRY(*count, index.programs_not_of(stamp));
