@@ -75,11 +75,11 @@ class Child {
     check("signals", reset_signals());
     check("setsid", call(SYS_setsid));
     call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    arrange_descriptors();
     await_parent();
     if (plan_.namespaces) call(SYS_unshare, CLONE_NEWIPC);  // where a unit or a profile allows it
     // As the parent's user, who may see the folders; in it all belongs to nobody.
     if (plan_.namespaces) make_root();
-    arrange_descriptors();
     drop_bounding_set();
     become_nobody();
     check("chdir", call(SYS_chdir, plan_.directory));
@@ -122,9 +122,12 @@ class Child {
     return 0;
   }
 
+  // A parent that was killed before it could let us go ends this too: nobody else has the other end, and
+  // we have no lock of its.
   KILN_IN_CHILD void await_parent() const {
     char byte = 0;
-    if (call(SYS_read, plan_.go, &byte, 1) != 1) fail("parent", EPIPE);
+    if (call(SYS_read, go_, &byte, 1) != 1) fail("parent", EPIPE);
+    call(SYS_close, go_);
   }
 
   KILN_IN_CHILD void become_nobody() const {
@@ -233,6 +236,7 @@ class Child {
     const long output = check("dup", call(SYS_fcntl, plan_.output, F_DUPFD, kFirstFree));
     const long error = check("dup", call(SYS_fcntl, plan_.error, F_DUPFD, kFirstFree));
     const long report = check("dup", call(SYS_fcntl, plan_.report, F_DUPFD, kFirstFree));
+    const long go = check("dup", call(SYS_fcntl, plan_.go, F_DUPFD, kFirstFree));
     const long socket =
         plan_.socket < 0 ? -1 : check("dup", call(SYS_fcntl, plan_.socket, F_DUPFD, kFirstFree));
     call(SYS_dup2, input, 0);
@@ -242,7 +246,9 @@ class Child {
     const long first = socket >= 0 ? 4 : 3;
     check("dup", call(SYS_dup3, report, first, O_CLOEXEC));
     report_ = first;
-    check("close", call(SYS_close_range, first + 1, ~0U, 0));
+    check("dup", call(SYS_dup3, go, first + 1, O_CLOEXEC));
+    go_ = first + 1;
+    check("close", call(SYS_close_range, first + 2, ~0U, 0));
   }
 
   KILN_IN_CHILD static void lower(const SandboxLimit& limit) {
@@ -320,7 +326,7 @@ class Child {
   }
 
   const Confinement& plan_;
-  long report_ = plan_.report;
+  long report_ = plan_.report, go_ = plan_.go;
 };
 
 }  // namespace

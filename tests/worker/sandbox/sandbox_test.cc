@@ -1,7 +1,10 @@
 // Compilers in the sandbox: what they can read, and what they may cost.
 #include "worker/sandbox/sandbox.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +16,7 @@
 #include "compiler_core/compile/child_process.h"
 #include "compiler_core/compile/compiler.h"
 #include "tests/worker/kernels.h"
+#include "worker/sandbox/confinement.h"
 
 namespace kiln {
 namespace {
@@ -194,6 +198,48 @@ TEST(Sandbox, ItsProgramsHaveNoPrivilegesAndSeeNobody) {
     EXPECT_NE(ran.output.find(line), std::string::npos) << line << ran.output;
   for (const char* word : {"\n/root", "\n/home", "\n/etc/passwd", "\n/var", "eth0:", "lo: 1"})
     EXPECT_EQ(ran.output.find(word), std::string::npos) << word << ran.output;
+}
+
+// A worker may be killed between the clone of a child and the word that lets it go. The child has begun
+// with copies of all that the worker had open: a lock among it, and the end of the pipe that it waits at.
+TEST(Sandbox, AChildThatNobodyLetsGoKeepsNothingOpenAndEnds) {
+  int go[2], report[2];
+  ASSERT_EQ(::pipe2(go, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(report, O_CLOEXEC), 0);
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  char name[] = "true";
+  char* const words[] = {name, nullptr};
+  char* const environment[] = {nullptr};
+  Confinement plan;
+  plan.program = "/bin/true";
+  plan.arguments = words;
+  plan.environment = environment;
+  plan.directory = "/";
+  plan.input = plan.output = plan.error = null;
+  plan.go = go[0];
+  plan.report = report[1];
+  std::vector<char> stack(size_t{256} << 10);
+  const pid_t child =
+      ::clone(confine_and_execute, stack.data() + stack.size(), CLONE_VM | SIGCHLD, &plan);
+  ASSERT_GT(child, 0);
+  const auto open_files = [&] {
+    const std::filesystem::directory_iterator files("/proc/" + std::to_string(child) + "/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (open_files() > 5 && std::chrono::steady_clock::now() < until) ::usleep(1000);
+  EXPECT_EQ(open_files(), 5) << "0, 1, 2, and what it waits at and reports to";
+  for (const int end : {go[0], go[1], report[1], null}) ::close(end);
+  pollfd heard{report[0], POLLIN, 0};
+  if (::poll(&heard, 1, 10'000) != 1) {
+    ADD_FAILURE() << "it waits for ever";
+    ::kill(child, SIGKILL);
+  }
+  ConfinementFailure failure;
+  EXPECT_EQ(::read(report[0], &failure, sizeof failure), ssize_t{sizeof failure});
+  EXPECT_STREQ(failure.step, "parent");
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  ::close(report[0]);
 }
 
 TEST(Sandbox, SaysWhatIsMissing) {
