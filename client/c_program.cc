@@ -59,7 +59,7 @@ Description description(std::string name, kiln_kind kind, DType dtype, const Sha
   for (const Dim& dim : shape) made.sizes.push_back(dim.is_constant() ? dim.constant() : -1);
   made.tensor.kind = kind;
   made.tensor.rank = static_cast<int16_t>(shape.size());
-  made.tensor.mutates = -1;
+  made.tensor.mutates = made.tensor.updates = -1;
   set_type(dtype, made.tensor);
   return made;
 }
@@ -153,6 +153,10 @@ void describe_program(std::shared_ptr<const CompiledProgram> compiled, kiln_prog
   const Program& program = compiled->program();
   for (const ProgramSymbol& symbol : program.symbols)
     made.symbols.push_back({symbol.min, symbol.max, symbol.hint});
+  const std::vector<std::optional<int>> updated = updated_inputs(program);
+  for (size_t i = 0; i < made.outputs.size() && i < updated.size(); ++i)
+    made.outputs[i].tensor.updates =
+        updated[i] ? compiled->input_order()[static_cast<size_t>(*updated[i])] : -1;
   made.outcome = to_string(compiled->outcome());
   made.target = program.target.to_string();
   made.manifest = compiled->manifest();

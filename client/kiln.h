@@ -247,6 +247,9 @@ typedef struct kiln_tensor {
   const char* shape;      /* "[s0,128]", with the symbols */
   const int64_t* strides; /* of an input, in elements; NULL: dense row-major, as all outputs are */
   int32_t mutates;        /* of a mutation, the input whose new value it is; else -1 */
+  /* Of an output: the input whose memory may be given for it too; else -1. What the program does not change of it is
+   * then not copied: a cache of which a step writes one row. */
+  int32_t updates;
 } kiln_tensor;
 
 /* A size that calls choose, within its range. */

@@ -60,6 +60,7 @@ enum Mode { unset @0; default @1; maxAutotune @2; }
 enum Family {
   unset @0; pointwise @1; rowReduction @2; columnReduction @3; matmul @4; scan @5; sort @6;
   scatter @7; convolution @8; attention @9; custom @10; attentionGradient @11; products @12;
+  rowUpdate @13;
 }
 enum CacheOutcome { unset @0; tuned @1; joined @2; hit @3; local @4; queued @5; }
 enum Priority { interactive @0; warmUp @1; }

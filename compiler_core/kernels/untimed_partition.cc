@@ -15,7 +15,7 @@ constexpr double kLaunchUs = 2;  // until a kernel's first block runs, behind an
 
 Result<double> kernel_us(const Workload& workload, const Target& target, const DevicePeak& peak) {
   TRY(const KernelCost cost,
-      workload_cost(workload.graph, measured_sizes(workload.graph.symbols())));
+      workload_cost(workload.graph, workload.family, measured_sizes(workload.graph.symbols())));
   TRY(const double slowness, expected_slowness(workload, target));
   return kLaunchUs + peak.floor_us(cost) * slowness;
 }

@@ -30,6 +30,8 @@ std::string_view to_string(Family family) {
       return "custom";
     case Family::kProducts:
       return "products";
+    case Family::kRowUpdate:
+      return "row_update";
   }
   return "unknown";
 }
@@ -38,7 +40,7 @@ Result<Family> parse_family(std::string_view name) {
   for (const Family family :
        {Family::kPointwise, Family::kRowReduction, Family::kColumnReduction, Family::kMatmul,
         Family::kScan, Family::kSort, Family::kScatter, Family::kConvolution, Family::kAttention,
-        Family::kAttentionGradient, Family::kCustom, Family::kProducts})
+        Family::kAttentionGradient, Family::kCustom, Family::kProducts, Family::kRowUpdate})
     if (to_string(family) == name) return family;
   return fail(Code::kInvalidArgument, "unknown family '" + std::string(name.substr(0, 32)) + "'");
 }

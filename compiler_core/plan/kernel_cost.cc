@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+
+#include "compiler_core/plan/row_update.h"
 
 namespace kiln {
 namespace {
@@ -13,19 +16,36 @@ class CostCounter {
   Result<KernelCost> run(const FusedKernel& kernel) {
     for (NodeId id : kernel.inputs) reads_[id] = 0;
     for (NodeId id : kernel.computed) TRY_STATUS(count(graph_.node(id)));
+    TRY(const int64_t rows, rows_left_alone(kernel));
     for (NodeId id : kernel.outputs) {
       TRY(const int64_t whole, count_elements(graph_.node(id).shape));
-      cost_.bytes += whole * size_of(graph_.node(id).dtype);
+      cost_.bytes += whole / rows * size_of(graph_.node(id).dtype);
     }
     for (const auto& [id, elements] : reads_) {
       TRY(const int64_t whole, count_elements(graph_.node(id).shape));
-      cost_.bytes += std::min(elements, whole) * size_of(graph_.node(id).dtype);
+      cost_.bytes += std::min(elements, whole) / (kept_.contains(id) ? rows : 1) *
+                     size_of(graph_.node(id).dtype);
     }
-    cost_.flops += cost_.contraction_flops;
+    cost_.flops = cost_.flops / rows + cost_.contraction_flops;
     return cost_;
   }
 
  private:
+  // Of how many rows a kernel that writes one leaves the others as they are. Notes which inputs it
+  // keeps them of. 1: it writes whole outputs.
+  Result<int64_t> rows_left_alone(const FusedKernel& kernel) {
+    if (kernel.workload.family != Family::kRowUpdate) return 1;
+    const Graph& workload = kernel.workload.graph;
+    const auto update = find_row_update(workload);
+    if (!update) return 1;
+    for (const NodeId base : update->bases)
+      kept_.insert(
+          kernel.inputs[static_cast<size_t>(std::get<InputAttr>(workload.node(base).attr).index)]);
+    const Dim& rows = workload.node(workload.outputs()[0]).shape[update->axis];
+    TRY(const int64_t count, rows.substitute(kernel.dims).evaluate(sizes_));
+    return std::max<int64_t>(count, 1);
+  }
+
   Result<int64_t> count_elements(const Shape& shape) const { return numel(shape).evaluate(sizes_); }
 
   // How many elements of its operand a View touches: an axis of stride 0 repeats them.
@@ -84,6 +104,7 @@ class CostCounter {
   const Graph& graph_;
   const std::span<const int64_t> sizes_;
   std::map<NodeId, int64_t> reads_;  // elements of each input
+  std::set<NodeId> kept_;            // inputs whose rows an output keeps
   KernelCost cost_;
 };
 
@@ -94,8 +115,12 @@ Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& ke
   return CostCounter(partition.graph, sizes).run(kernel);
 }
 
-Result<KernelCost> workload_cost(const Graph& workload, std::span<const int64_t> sizes) {
+Result<KernelCost> workload_cost(const Graph& workload, Family family,
+                                 std::span<const int64_t> sizes) {
   FusedKernel whole;
+  whole.workload = {workload, family, {}};
+  for (size_t i = 0; i < workload.symbols().size(); ++i)
+    whole.dims.push_back(Dim::symbol(static_cast<SymbolId>(i)));
   whole.inputs.assign(workload.inputs().begin(), workload.inputs().end());
   whole.outputs.assign(workload.outputs().begin(), workload.outputs().end());
   for (NodeId id = 0; id < workload.size(); ++id)

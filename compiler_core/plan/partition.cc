@@ -11,6 +11,7 @@
 #include "compiler_core/plan/fusion/fuse.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
+#include "compiler_core/plan/row_update.h"
 
 namespace kiln {
 namespace {
@@ -20,7 +21,8 @@ class Partitioner {
   Partitioner(const Graph& graph, const PartitionOptions& options)
       : graph_(graph),
         options_(options),
-        values_(choose_materialised_values(graph, options.rules)) {}
+        values_(choose_materialised_values(graph, options.rules)),
+        row_updates_(row_updates(graph)) {}
 
   Result<std::vector<FusedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach
@@ -95,7 +97,16 @@ class Partitioner {
     kernel.dims = std::move(binding.dims);
     kernel.outputs = outputs;
     kernel.workload = std::move(binding.workload);
+    if (options_.fuse && updates_rows(kernel))
+      kernel.workload = with_family(std::move(kernel.workload), Family::kRowUpdate);
     return kernel;
+  }
+
+  bool updates_rows(const FusedKernel& kernel) const {
+    return kernel.workload.family == Family::kPointwise &&
+           std::ranges::all_of(kernel.outputs,
+                               [&](NodeId id) { return row_updates_[static_cast<size_t>(id)]; }) &&
+           find_row_update(kernel.workload.graph);
   }
 
   // Stores values inside a kernel that keeps no family's rules until its parts keep them, and returns
@@ -225,6 +236,7 @@ class Partitioner {
   const Graph& graph_;
   const PartitionOptions& options_;
   MaterialisedValues values_;
+  const std::vector<bool> row_updates_;  // of the graph's values
   std::vector<FusedKernel> kernels_;
   std::map<NodeId, std::string> taken_apart_;
 };

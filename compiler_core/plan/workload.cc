@@ -39,13 +39,16 @@ Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   TRY(const Family family, classify(canonical.graph));
 
   WorkloadBinding binding;
-  binding.workload.digest =
-      digest_of(canonical.graph, "kiln.workload." + std::string(to_string(family)));
-  binding.workload.graph = std::move(canonical.graph);
-  binding.workload.family = family;
+  binding.workload = with_family({std::move(canonical.graph), family, {}}, family);
   binding.input_order = std::move(canonical.input_order);
   for (const SymbolId symbol : canonical.symbol_order) binding.dims.push_back(Dim::symbol(symbol));
   return binding;
+}
+
+Workload with_family(Workload workload, Family family) {
+  workload.digest = digest_of(workload.graph, "kiln.workload." + std::string(to_string(family)));
+  workload.family = family;
+  return workload;
 }
 
 }  // namespace kiln

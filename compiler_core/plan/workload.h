@@ -71,6 +71,8 @@
 //  other output needs. An output is elementwise nodes of its products' shape over them, Inputs of that
 //  shape and Views of leaves. It is of halves, and n is a multiple of 8. No Philox.
 //
+// kRowUpdate: as kPointwise, and find_row_update() (row_update.h) finds what it writes.
+//
 // kAttention: see plan/attention/attention.h. kAttentionGradient: see attention_gradient.h beside it.
 #pragma once
 
@@ -95,6 +97,7 @@ enum class Family : uint8_t {
   kCustom = 10,             // a user's kernel
   kAttentionGradient = 11,  // products with what two products of one shape give, element by element
   kProducts = 12,           // matmuls of one first operand, with elementwise epilogues
+  kRowUpdate = 13,          // one row along an axis, of outputs whose buffers hold the others
 };
 std::string_view to_string(Family family);  // "pointwise", "row_reduction", ...
 Result<Family> parse_family(std::string_view name);
@@ -115,6 +118,8 @@ struct WorkloadBinding {
   std::vector<Dim> dims;  // the value of each of the workload's symbols, in the subgraph's symbols
 };
 Result<WorkloadBinding> make_workload(const Graph& subgraph);
+// The same graph as a workload of another family. REQUIRES: it keeps that one's rules too.
+Workload with_family(Workload workload, Family family);
 
 // Whether a Cast from one dtype to the other keeps every value, where the first has 8 bits.
 bool widens_8_bits(DType from, DType to);

@@ -219,17 +219,42 @@ Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> s
 Json recipe_to_json_value(const Recipe& recipe) {
   Json phases = Json::array();
   for (const Phase& phase : recipe.phases) phases.push_back(phase_to_json(phase));
-  return {{"inputs", specs_to_json(recipe.inputs)},
-          {"outputs", specs_to_json(recipe.outputs)},
-          {"phases", std::move(phases)},
-          {"workspace_bytes", dim_to_json(recipe.workspace_bytes)},
-          {"scratch_bytes", recipe.scratch_bytes}};
+  Json json = {{"inputs", specs_to_json(recipe.inputs)},
+               {"outputs", specs_to_json(recipe.outputs)},
+               {"phases", std::move(phases)},
+               {"workspace_bytes", dim_to_json(recipe.workspace_bytes)},
+               {"scratch_bytes", recipe.scratch_bytes}};
+  for (const KeptOutput& each : recipe.kept)
+    json["kept"].push_back({{"output", each.output}, {"input", each.input}});
+  return json;
 }
+
+namespace {
+
+// `recipe` has its inputs and outputs.
+Result<std::vector<KeptOutput>> kept_field(const Json& json, const Recipe& recipe) {
+  std::vector<KeptOutput> kept;
+  if (!json.contains("kept")) return kept;
+  TRY(const Json* list, array_field(json, "kept"));
+  for (const Json& item : *list) {
+    TRY(const int64_t output, int_field(item, "output", 0, std::ssize(recipe.outputs) - 1));
+    TRY(const int64_t input, int_field(item, "input", 0, std::ssize(recipe.inputs) - 1));
+    const auto is_this = [=](const KeptOutput& each) { return each.output == output; };
+    if (std::ranges::any_of(kept, is_this) ||
+        recipe.outputs[static_cast<size_t>(output)] != recipe.inputs[static_cast<size_t>(input)])
+      return fail(Code::kCorruption, "an output cannot begin as the input that 'kept' names");
+    kept.push_back({static_cast<int>(output), static_cast<int>(input)});
+  }
+  return kept;
+}
+
+}  // namespace
 
 Result<Recipe> recipe_from_json_value(const Json& json) {
   Recipe recipe;
   TRY(recipe.inputs, specs_field(json, "inputs"));
   TRY(recipe.outputs, specs_field(json, "outputs"));
+  TRY(recipe.kept, kept_field(json, recipe));
   TRY(const Json* phases, array_field(json, "phases"));
   for (const Json& item : *phases) {
     TRY(Phase phase, phase_from_json(item, recipe));

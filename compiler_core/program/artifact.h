@@ -79,11 +79,19 @@ struct TensorSpec {
 // or the product overflows. Allocates nothing when it succeeds.
 Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> symbols);
 
+// An output of which the kernel writes some elements: its buffer holds the input's when the kernel
+// begins, and may be the input's own. The kernel reads nothing else of either.
+struct KeptOutput {
+  int output = 0, input = 0;
+  bool operator==(const KeptOutput&) const = default;
+};
+
 struct Recipe {
   std::vector<TensorSpec> inputs, outputs;  // args, in this order
   std::vector<Phase> phases;
   Dim workspace_bytes;        // one block of memory a launch, 64-byte aligned (CUDA: 256)
   int64_t scratch_bytes = 0;  // per thread, 64-byte aligned
+  std::vector<KeptOutput> kept = {};
   bool operator==(const Recipe&) const = default;
   bool calls_library() const;
 };

@@ -15,9 +15,9 @@ namespace kiln {
 namespace {
 
 // 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. 3: also
-// arguments that say whether an input is ready. A program is written in the oldest version that can
-// say all of it, which older readers take.
-constexpr int64_t kFormatVersion = 3;
+// arguments that say whether an input is ready. 4: also outputs that keep elements of an input. A
+// program is written in the oldest version that can say all of it, which older readers take.
+constexpr int64_t kFormatVersion = 4;
 constexpr int64_t kMaxIndex = 1 << 20;  // of a program's inputs, outputs, kernels and buffers
 
 std::string_view to_string(Buffer::Kind kind) {
@@ -94,7 +94,7 @@ int64_t version_of(const Phase& phase) {
 }
 
 int64_t version_of(const Recipe& recipe) {
-  int64_t version = 1;
+  int64_t version = recipe.kept.empty() ? 1 : 4;
   for (const Phase& phase : recipe.phases) version = std::max(version, version_of(phase));
   return version;
 }
@@ -382,6 +382,22 @@ Result<Program> read_program(const Json& json) {
 }
 
 }  // namespace
+
+std::vector<std::optional<int>> updated_inputs(const Program& program) {
+  std::vector<std::optional<int>> updated(program.output_buffers.size());
+  const auto buffer = [&](const Launch& launch, size_t arg) -> const Buffer& {
+    return program.buffers[static_cast<size_t>(launch.args[arg])];
+  };
+  for (const Launch& launch : program.launches) {
+    const Recipe& recipe = program.kernels[static_cast<size_t>(launch.kernel)].recipe;
+    for (const KeptOutput& each : recipe.kept) {
+      const size_t output = recipe.inputs.size() + static_cast<size_t>(each.output);
+      updated[static_cast<size_t>(buffer(launch, output).index)] =
+          buffer(launch, static_cast<size_t>(each.input)).index;
+    }
+  }
+  return updated;
+}
 
 std::string program_to_json(const Program& program) {
   Json kernels = Json::array(), buffers = Json::array(), launches = Json::array();

@@ -127,6 +127,10 @@ std::vector<std::vector<int64_t>> sample_sizes(const Program& program);
 
 bool is_verified(const Program& program);  // every kernel of it
 
+// By output: the input whose buffer may be given for it too. What the program does not change of it
+// is then not copied. Nothing: the two buffers lie apart.
+std::vector<std::optional<int>> updated_inputs(const Program& program);
+
 std::string program_to_json(const Program& program);
 // kCorruption when the text is not a program; safe on hostile text: indices are in range, sizes
 // valid, arena offsets inside the arena, symbols declared, ranges not contradictory.

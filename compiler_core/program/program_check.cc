@@ -119,6 +119,14 @@ Status check_launch(const Program& program, const Launch& launch, const Recipe& 
     if (!fits(buffer.spec, sizes, written ? recipe.outputs[i - inputs] : recipe.inputs[i], dims))
       return damaged("an argument does not fit its buffer");
   }
+  for (const KeptOutput& each : recipe.kept) {
+    const auto kind = [&](size_t arg) {
+      return program.buffers[static_cast<size_t>(launch.args[arg])].kind;
+    };
+    if (kind(static_cast<size_t>(each.input)) != Buffer::Kind::kInput ||
+        kind(inputs + static_cast<size_t>(each.output)) != Buffer::Kind::kOutput)
+      return damaged("what is no output of the program keeps elements of an input");
+  }
   if (!check_reach(recipe, dims)) return damaged("a phase reaches beyond its buffers");
   return {};
 }

@@ -28,6 +28,7 @@ void BoundCall::prepare() {
       arg_buffers_.insert(arg_buffers_.end(), program_.launches[launch].args.begin(),
                           program_.launches[launch].args.end());
   args_.assign(arg_buffers_.size(), 0);
+  note_kept_outputs();
   std::span<const DevicePtr> rest = args_;
   for (const LaunchStep& step : steps_) {
     for (const size_t i : step) {
@@ -38,6 +39,20 @@ void BoundCall::prepare() {
     }
   }
   note_early_reads();
+}
+
+void BoundCall::note_kept_outputs() {
+  kept_.clear();
+  for (const LaunchStep& step : steps_)
+    for (const size_t i : step) {
+      const Launch& launch = program_.launches[i];
+      const Recipe& recipe = program_.kernels[static_cast<size_t>(launch.kernel)].recipe;
+      for (const KeptOutput& each : recipe.kept) {
+        const size_t output = recipe.inputs.size() + static_cast<size_t>(each.output);
+        kept_.push_back({static_cast<size_t>(launch.args[output]),
+                         static_cast<size_t>(launch.args[static_cast<size_t>(each.input)])});
+      }
+    }
 }
 
 void BoundCall::note_early_reads() {
@@ -106,6 +121,7 @@ void BoundCall::find_ready(std::span<const DevicePtr> outputs) {
 
 Status BoundCall::launch(std::span<const DevicePtr> outputs, DevicePtr workspace, Stream stream,
                          const AfterStep& after_step) const {
+  TRY_STATUS(copy_kept_inputs(stream));
   std::span<const Device::BoundLaunch> rest = calls_;
   for (const LaunchStep& step : steps_) {
     TRY_STATUS(device_.launch_step(rest.first(step.size()), workspace, stream));
@@ -113,6 +129,15 @@ Status BoundCall::launch(std::span<const DevicePtr> outputs, DevicePtr workspace
     if (after_step) TRY_STATUS(after_step());
   }
   return copy_shared_outputs(outputs, stream);
+}
+
+Status BoundCall::copy_kept_inputs(Stream stream) const {
+  for (const Kept& each : kept_) {
+    if (pointers_[each.output] == pointers_[each.input]) continue;
+    TRY_STATUS(device_.copy_on_device(pointers_[each.output], pointers_[each.input],
+                                      sizes_.bytes[each.output], stream));
+  }
+  return {};
 }
 
 // An output that is an input unchanged, or equal to an earlier output, has no buffer of its own.

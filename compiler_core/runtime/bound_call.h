@@ -41,11 +41,13 @@ class BoundCall {
 
  private:
   void prepare();
+  void note_kept_outputs();
   void note_early_reads();
   void find_ready(std::span<const DevicePtr> outputs);
   Status check_pointer(DevicePtr pointer, size_t buffer, std::string_view what) const;
   Status check_pointers(std::span<const DevicePtr> inputs,
                         std::span<const DevicePtr> outputs) const;
+  Status copy_kept_inputs(Stream stream) const;
   Status copy_shared_outputs(std::span<const DevicePtr> outputs, Stream stream) const;
 
   const Program& program_;
@@ -65,6 +67,11 @@ class BoundCall {
     size_t call, input, buffer;
   };
   std::vector<EarlyRead> early_reads_;
+  // An output that keeps elements of an input: where the two lie apart, it is copied first.
+  struct Kept {
+    size_t output, input;  // buffers
+  };
+  std::vector<Kept> kept_;
 };
 
 }  // namespace kiln

@@ -11,7 +11,7 @@
 
 namespace kiln::page {
 
-WorkloadFacts workload_facts(const std::string& workload_text) {
+WorkloadFacts workload_facts(const std::string& workload_text, Family family) {
   const auto graph = parse_graph(workload_text);
   if (!graph) return {};
   std::vector<std::pair<std::string_view, int>> operations;
@@ -34,7 +34,7 @@ WorkloadFacts workload_facts(const std::string& workload_text) {
   }
   WorkloadFacts found;
   if (graph->symbols().empty())
-    if (auto cost = workload_cost(*graph, {})) found.cost = *cost;
+    if (auto cost = workload_cost(*graph, family, {})) found.cost = *cost;
   for (const auto& [name, times] : operations)
     found.operations += fmt::format("{}{}{}", found.operations.empty() ? "" : ", ", name,
                                     times > 1 ? fmt::format(" x{}", times) : "");

@@ -17,6 +17,6 @@ struct WorkloadFacts {
 };
 
 // `workload_text`: as print_with_origins() gives it. Nothing is known of what is no such text.
-WorkloadFacts workload_facts(const std::string& workload_text);
+WorkloadFacts workload_facts(const std::string& workload_text, Family family);
 
 }  // namespace kiln::page

@@ -312,7 +312,10 @@ std::map<Digest, page::WorkloadFacts> PageServer::workloads_of(const Program& pr
     const auto stored = source_.store().listed_kernel(kernel.key);
     if (!stored) continue;
     bytes += stored->workload_text.size();
-    workloads.emplace(kernel.key, page::workload_facts(stored->workload_text));
+    workloads.emplace(
+        kernel.key,
+        page::workload_facts(stored->workload_text,
+                             parse_family(stored->kernel.family).value_or(Family::kPointwise)));
   }
   return workloads;
 }

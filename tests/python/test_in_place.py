@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -211,3 +212,74 @@ def test_training_writes_are_right() -> None:
     gradients = [torch.autograd.grad(run(cache, x, weight), weight)[0] for run, cache in ((fast, have), (model, want))]
     torch.testing.assert_close(have, want)
     torch.testing.assert_close(*gradients)
+
+
+class Step(torch.nn.Module):
+    """A step of decoding with a static cache, as an exported program has it: the model's buffers, or what it is given."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(2, 4, rows, 32))
+        self.register_buffer("values", torch.zeros(2, 4, rows, 32))
+        self.project = torch.nn.Linear(32, 3 * 32)
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.project(x).chunk(3, -1)
+        self.keys.index_copy_(2, at, key)
+        self.values.index_copy_(2, at, value)
+        reach = torch.arange(self.keys.shape[2]) <= at
+        return torch.nn.functional.scaled_dot_product_attention(query, self.keys, self.values, reach[None, None, None])
+
+
+@pytest.mark.parametrize("rows", [8, 512])  # a small cache is copied
+def test_an_exported_step_writes_its_cache_in_place(rows: int) -> None:
+    model = Step(rows).eval()
+    given = torch.randn(2, 4, 1, 32)
+    fast = kiln.compile(torch.export.export(copy.deepcopy(model), (given, torch.tensor([0]))))
+    held = [info for info in fast.program.outputs if info.mutates is not None]
+    assert [info.updates for info in held] == ([info.mutates for info in held] if rows == 512 else [None, None])
+    for at in (0, 1, 5, rows - 1):
+        x, place = torch.randn(2, 4, 1, 32), torch.tensor([at])
+        torch.testing.assert_close(fast(x, place), model(x, place))
+        for name in ("keys", "values"):
+            torch.testing.assert_close(fast._weights[name], getattr(model, name))
+
+
+class Given(torch.nn.Module):
+    def forward(self, cache: torch.Tensor, row: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        cache.index_copy_(1, at, row)
+        return cache.sum(1)
+
+
+@pytest.mark.parametrize("lies", ["dense", "transposed", "a byte off"])
+def test_a_cache_that_is_given_is_written_whatever_its_layout(lies: str) -> None:
+    shape = (4, 512, 16)
+    example = torch.zeros(shape)
+    fast = kiln.compile(torch.export.export(Given(), (example, torch.zeros(4, 1, 16), torch.tensor([0]))))
+    assert [info.updates for info in fast.program.outputs if info.mutates is not None] == [0]
+    cache = torch.zeros(shape)
+    if lies == "transposed":
+        cache = torch.zeros(16, 512, 4).permute(2, 1, 0)
+    elif lies == "a byte off":
+        cache = torch.zeros(4 * 512 * 16 + 1)[1:].view(shape)
+    want, where = torch.zeros(shape), cache.data_ptr()
+    for at in (3, 511, 3):
+        row = torch.randn(4, 1, 16)
+        want[:, at] = row[:, 0]
+        torch.testing.assert_close(fast(cache, row, torch.tensor([at])), want.sum(1))
+        torch.testing.assert_close(cache, want)
+    assert cache.data_ptr() == where
+
+
+def test_what_is_returned_too_is_no_cache_of_the_callers() -> None:
+    class Both(torch.nn.Module):
+        def forward(self, cache: torch.Tensor, row: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+            return cache.index_copy(1, at, row)
+
+    fast = kiln.compile(torch.export.export(Both(), (torch.zeros(4, 512, 16), torch.ones(4, 1, 16),
+                                                     torch.tensor([0]))))
+    cache, row = torch.zeros(4, 512, 16), torch.ones(4, 1, 16)
+    first = fast(cache, row, torch.tensor([2]))
+    second = fast(cache, row, torch.tensor([3]))
+    assert cache.count_nonzero() == 0
+    assert first[:, 2].eq(1).all() and first[:, 3].eq(0).all() and second[:, 3].eq(1).all()

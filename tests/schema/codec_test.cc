@@ -223,7 +223,7 @@ TEST(Codec, EveryErrorCodeAndOutcomeRoundTrips) {
 }
 
 TEST(Codec, JobsOfEveryFamilyArrive) {
-  for (int family = 1; family <= static_cast<int>(Family::kProducts); ++family) {
+  for (int family = 1; family <= static_cast<int>(Family::kRowUpdate); ++family) {
     Job job = sample_job();
     job.family = static_cast<Family>(family);
     const Message message = WorkerOrders{{job}, {}, {}};

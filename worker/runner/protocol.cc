@@ -227,7 +227,7 @@ Request read_lower(Reader& in) {
   LowerCandidate m;
   m.graph_text = in.text(kMaxFrameBytes);
   m.family = static_cast<Family>(
-      in.i64(static_cast<int64_t>(Family::kPointwise), static_cast<int64_t>(Family::kProducts)));
+      in.i64(static_cast<int64_t>(Family::kPointwise), static_cast<int64_t>(Family::kRowUpdate)));
   m.schedule.template_name = in.text(kMaxNameBytes);
   const uint64_t decisions = in.u64(kMaxDecisions);
   for (uint64_t i = 0; i < decisions && in.ok(); ++i) {

@@ -121,6 +121,12 @@ class Verification {
     for (const auto* buffers : {&workload_.outputs(), &std::as_const(workspace_)})
       for (const GuardedMemory& buffer : *buffers)
         TRY_STATUS(device_.device().fill(buffer.data, poison, buffer.bytes, device_.stream()));
+    for (const KeptOutput& each : kernel_.recipe().kept) {
+      const GuardedMemory& output = workload_.outputs()[static_cast<size_t>(each.output)];
+      const GuardedMemory& input = workload_.inputs()[static_cast<size_t>(each.input)];
+      TRY_STATUS(
+          device_.device().copy_on_device(output.data, input.data, output.bytes, device_.stream()));
+    }
     return {};
   }
 

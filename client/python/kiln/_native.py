@@ -60,7 +60,7 @@ class CompileOptions(Structure):
 class TensorStructure(Structure):
     _fields_ = [("name", c_char_p), ("kind", c_int32), ("type_code", c_uint8), ("type_bits", c_uint8),
                 ("rank", c_int16), ("sizes", POINTER(c_int64)), ("shape", c_char_p), ("strides", POINTER(c_int64)),
-                ("mutates", c_int32)]
+                ("mutates", c_int32), ("updates", c_int32)]
 
 
 class SymbolStructure(Structure):

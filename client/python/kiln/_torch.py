@@ -86,10 +86,12 @@ class Launcher:
     (batch norm's statistics on a CPU), and such inputs are converted from then on.
     ``orders``: of each output, the axes of the caller's tensor in the order in which the program has them; None:
     in their own.
+    ``in_place``: outputs that are new values of inputs may be written into these; such an output is then the tensor
+    that was given, unless that lay otherwise.
     """
 
     def __init__(self, program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
-                 orders: Orders | None = None) -> None:
+                 orders: Orders | None = None, in_place: bool = False) -> None:
         self.program = program
         self._device = device
         self._on_gpu = device.type == "cuda"
@@ -100,6 +102,8 @@ class Launcher:
         self._handle = program._handle
         self._allocate = allocator_of(device)
         self._orders = orders or [None] * len(program.outputs)
+        self._shared = [(output, info.updates) for output, info in enumerate(program.outputs)
+                        if in_place and info.updates is not None and info.updates == info.mutates]
         # Addresses as bytes: an array grows by one address at a time, 5 us for 256 tensors; "Q", which checks the
         # range, takes as long more.
         self._read = Struct(f"{len(program.inputs)}N").pack
@@ -157,7 +161,11 @@ class Launcher:
                 tensors[index] = laid_out(tensors[index], strides)
         sized = self._static or self._sized(tensors)
         allocate, on_gpu = self._allocate, self._on_gpu
-        outputs = [allocate(*each) for each in sized.outputs]
+        if self._shared:
+            taken = dict(self._shared)
+            outputs = [tensors[taken[i]] if i in taken else allocate(*each) for i, each in enumerate(sized.outputs)]
+        else:
+            outputs = [allocate(*each) for each in sized.outputs]
         arena, address = None, _native.ARENA_ALIGNMENT  # where nothing is read, unless there is an arena
         if sized.arena_bytes:
             arena = self._arena(sized.arena_bytes + _native.ARENA_ALIGNMENT)
@@ -167,6 +175,9 @@ class Launcher:
         code = self._function(self._handle, read, written, address, stream, sized.symbols)
         if code == _INVALID_ARGUMENT:  # nothing ran; it may be for an address
             realigned = [_realigned(each, self.program.alignment - 1) for each in tensors]
+            for output, given in self._shared:
+                outputs[output] = realigned[given]
+            written = self._written(*map(_address_of, outputs))
             code = self._function(self._handle, self._read(*map(_address_of, realigned)), written, address, stream,
                                   sized.symbols)
         if code:
@@ -184,9 +195,10 @@ class TieredLauncher:
     """
 
     def __init__(self, program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
-                 orders: Orders | None = None) -> None:
+                 orders: Orders | None = None, in_place: bool = False) -> None:
         self._first, self._device, self._trusted, self._orders = program, device, trusted, orders
-        self._launch = Launcher(program, device, trusted, orders)
+        self._in_place = in_place
+        self._launch = Launcher(program, device, trusted, orders, in_place)
         self._awaits = True
 
     @property
@@ -198,7 +210,7 @@ class TieredLauncher:
         if self._awaits and not self._first.awaits_successor:
             successor = self._first.successor()  # None: it was given up
             if successor is not None:
-                self._launch = Launcher(successor, self._device, self._trusted, self._orders)
+                self._launch = Launcher(successor, self._device, self._trusted, self._orders, self._in_place)
             self._awaits = False
         return self._launch
 
@@ -208,9 +220,15 @@ class TieredLauncher:
 
 
 def launcher_of(program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
-                orders: Orders | None = None) -> Launcher | TieredLauncher:
+                orders: Orders | None = None, in_place: bool = False) -> Launcher | TieredLauncher:
     """The launcher that fits the program, as Launcher() has it."""
-    return (TieredLauncher if program.awaits_successor else Launcher)(program, device, trusted, orders)
+    return (TieredLauncher if program.awaits_successor else Launcher)(program, device, trusted, orders, in_place)
+
+
+def give_back(changed: torch.Tensor, value: torch.Tensor) -> None:
+    """Gives what a model changes in place its new value, unless it was written there."""
+    if changed.data_ptr() != value.data_ptr() or changed.stride() != value.stride():
+        changed.copy_(value)
 
 
 def _realigned(tensor: torch.Tensor, mask: int) -> torch.Tensor:

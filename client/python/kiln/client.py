@@ -47,6 +47,7 @@ class TensorInfo(NamedTuple):
     strides: tuple[int, ...] | None  #: in elements; None: dense row-major
     mutates: int | None  #: the input whose new value this output is
     type_code: tuple[int, int]  #: as DLPack has it
+    updates: int | None = None  #: the input whose memory may be given for this output too, so that less is copied
 
 
 class Symbol(NamedTuple):
@@ -109,7 +110,7 @@ class Program:
         code = (raw.type_code, raw.type_bits)
         return TensorInfo(raw.name.decode(), _KINDS[raw.kind], _TYPES[code], tuple(raw.sizes[: raw.rank]),
                           raw.shape.decode(), tuple(raw.strides[: raw.rank]) if raw.strides else None,
-                          None if raw.mutates < 0 else raw.mutates, code)
+                          None if raw.mutates < 0 else raw.mutates, code, None if raw.updates < 0 else raw.updates)
 
     def _symbol(self, index: int) -> Symbol:
         raw = self._library.kiln_program_symbol(self._handle, index).contents

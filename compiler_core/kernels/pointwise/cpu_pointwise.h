@@ -37,4 +37,23 @@ Result<Source> print_cpu_pointwise(const Graph& graph, const CpuPointwiseSchedul
 // "cpu.pointwise".
 const KernelTemplate& cpu_pointwise();
 
+// One row of the outputs, whose elements are taken as those of a space that is a row thick.
+struct CpuRowUpdateSchedule {
+  static constexpr std::string_view kTemplate = "cpu.row_update";
+
+  int lanes = 8;         // elements a vector
+  int64_t block = 4096;  // elements a block of the grid, about
+
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, kVectorLanes);
+    f("block", s.block, between(64, int64_t{1} << 30));
+  }
+};
+
+// REQUIRES: the guarantees of kRowUpdate.
+Result<Source> print_cpu_row_update(const Graph& graph, const CpuRowUpdateSchedule& schedule);
+
+// "cpu.row_update".
+const KernelTemplate& cpu_row_update();
+
 }  // namespace kiln

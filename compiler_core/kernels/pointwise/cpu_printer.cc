@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
+#include "compiler_core/kernels/pointwise/row_place.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -19,9 +21,12 @@ constexpr size_t kMostCuts = 8;
 
 class PointwiseKernel {
  public:
-  PointwiseKernel(const Graph& graph, const CpuPointwiseSchedule& schedule)
-      : graph_(graph), schedule_(schedule), printer_(graph) {
+  // `update`: what is written of the outputs; all of them where there is none.
+  PointwiseKernel(const Graph& graph, const CpuPointwiseSchedule& schedule,
+                  std::optional<RowUpdate> update = {})
+      : graph_(graph), schedule_(schedule), printer_(graph), update_(std::move(update)) {
     sizes_ = graph.node(graph.outputs()[0]).shape;
+    if (update_) sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(update_->axis));
     for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ = rows_ * sizes_[k];
     if (!sizes_.empty()) columns_ = sizes_.back();
     // A block is some whole rows, a piece of one, or a tile.
@@ -66,6 +71,7 @@ class PointwiseKernel {
                                             : preamble(graph_, schedule_.lanes);
     source.text += entry_function("kernel", graph_, body);
     source.recipe = argument_recipe(graph_);
+    if (update_) source.recipe.kept = kept_outputs(graph_, *update_);
     source.recipe.phases = {
         {"kernel", Grid(std::vector<GridAxis>{{rows_, block_rows_}, {columns_, block_columns_}})}};
     return source;
@@ -94,6 +100,7 @@ class PointwiseKernel {
       : graph_(other.graph_),
         schedule_(other.schedule_),
         printer_(other.graph_),
+        update_(other.update_),
         sizes_(other.sizes_),
         rows_(other.rows_),
         columns_(other.columns_) {}
@@ -120,6 +127,7 @@ class PointwiseKernel {
             LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0, sizes_[k]});
       if (!sizes_.empty())
         at[v].push_back(LoopVar{vectors[v], LoopVar::Kind::kVector, Level::kInner, begin, end});
+      if (update_) row_ = put_into_row(graph_, *update_, row_, printer_, at[v]);
     }
     if (vectors.size() > 1)
       for (NodeId id = 0; id < graph_.size(); ++id)
@@ -141,13 +149,20 @@ class PointwiseKernel {
   const CpuPointwiseSchedule schedule_;
   ExpressionPrinter printer_;
   const std::vector<bool> in_space_ = nodes_in_space(graph_);
-  Shape sizes_;
+  const std::optional<RowUpdate> update_;
+  std::string row_;  // the variable that says which row is written
+  Shape sizes_;      // of what is written
   Dim rows_ = 1, columns_ = 1;
   int64_t block_rows_ = 1, block_columns_ = 1;
   bool stream_ = false;
 };
 
 }  // namespace
+
+Result<Source> print_cpu_row_update(const Graph& graph, const CpuRowUpdateSchedule& schedule) {
+  return PointwiseKernel(graph, {schedule.lanes, 1, schedule.block}, find_row_update(graph))
+      .print();
+}
 
 Result<Source> print_cpu_pointwise(const Graph& graph, const CpuPointwiseSchedule& schedule) {
   return PointwiseKernel(graph, schedule).print();

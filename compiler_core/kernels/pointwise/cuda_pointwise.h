@@ -64,4 +64,23 @@ Result<Source> print_cuda_pointwise_tile(const Graph& graph, const CudaPointwise
 // "cuda.pointwise".
 const KernelTemplate& cuda_pointwise();
 
+// One row of the outputs, whose elements threads take as those of a space that is a row thick.
+struct CudaRowUpdateSchedule {
+  static constexpr std::string_view kTemplate = "cuda.row_update";
+
+  int lanes = 4;      // elements a vector; 1 where it does not divide the innermost axis
+  int threads = 128;  // a block
+
+  static void fields(auto& f, auto& s) {
+    f("lanes", s.lanes, powers_of_two(1, 16));
+    f("threads", s.threads, powers_of_two(32, 1024));
+  }
+};
+
+// REQUIRES: the guarantees of kRowUpdate.
+Result<Source> print_cuda_row_update(const Graph& graph, const CudaRowUpdateSchedule& schedule);
+
+// "cuda.row_update".
+const KernelTemplate& cuda_row_update();
+
 }  // namespace kiln

@@ -11,6 +11,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/joined_products.h"
+#include "compiler_core/plan/row_update.h"
 #include "compiler_core/plan/sizes.h"
 #include "compiler_core/plan/workload.h"
 
@@ -34,6 +35,7 @@ struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
   bool product = false;       // has a matmul, a convolution or a node that is a kernel of its own
+  bool updates_rows = false;  // of what its outputs' buffers hold
   NodeId first_operand = kInvalidNode;  // of its matmul; kInvalidNode: it has none
   std::optional<ReductionSizes> reduction;
   Dim elements;  // of the iteration space
@@ -57,6 +59,7 @@ class Fuser {
         rules_(rules),
         values_(values),
         is_output_(outputs_of(graph)),
+        row_updates_(row_updates(graph)),
         owner_(static_cast<size_t>(graph.size()), -1),
         readers_(static_cast<size_t>(graph.size())),
         block_(static_cast<size_t>(graph.size())) {
@@ -83,6 +86,7 @@ class Fuser {
       offer(k);
     }
     join_products();
+    join_row_updates();
     std::vector<KernelOutputs> result;
     for (Kernel& kernel : kernels_)
       if (!kernel.outputs.empty()) result.push_back(std::move(kernel.outputs));
@@ -94,6 +98,11 @@ class Fuser {
   int& owner(NodeId id) { return owner_[static_cast<size_t>(id)]; }
   std::set<int>& readers(NodeId id) { return readers_[static_cast<size_t>(id)]; }
   Dim elements(NodeId id) const { return numel(graph_.node(id).shape); }
+
+  bool all_are_row_updates(const KernelOutputs& outputs) const {
+    return std::ranges::all_of(outputs,
+                               [&](NodeId id) { return row_updates_[static_cast<size_t>(id)]; });
+  }
 
   Kernel describe(KernelOutputs outputs) const {
     Kernel kernel;
@@ -126,6 +135,7 @@ class Fuser {
       }
       stack.insert(stack.end(), node.operands.begin(), node.operands.end());
     }
+    kernel.updates_rows = !kernel.product && !kernel.reduction && all_are_row_updates(outputs);
     kernel.outputs = std::move(outputs);
     return kernel;
   }
@@ -214,8 +224,19 @@ class Fuser {
     }
   }
 
+  // Joins each kernel that updates a row with the last one before it that does.
+  void join_row_updates() {
+    std::optional<int> last;
+    for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) {
+      if (at(k).outputs.empty() || !at(k).updates_rows) continue;
+      if (last) join(*last, k);
+      last = k;
+    }
+  }
+
   static bool may_share_space(const Kernel& a, const Kernel& b) {
     if (a.product || b.product || a.outputs.empty() || b.outputs.empty()) return false;
+    if (a.updates_rows || b.updates_rows) return false;  // the others' spaces are whole
     if (a.elements.is(0) || b.elements.is(0)) return false;
     if (a.nodes + b.nodes > kMaxNodes) return false;
     if (a.reads.size() + b.reads.size() + a.outputs.size() + b.outputs.size() > kMaxBuffers)
@@ -323,6 +344,8 @@ class Fuser {
     const auto made = make_workload(cut->graph);
     if (!made) return false;
     const Graph& graph = made->workload.graph;
+    if (made->workload.family == Family::kPointwise && all_are_row_updates(outputs))
+      return find_row_update(graph).has_value();
     ElementLoads loads(graph, [&](NodeId id) { return graph.node(id).op == Op::kInput; });
     for (NodeId id = 0; id < graph.size(); ++id)
       if (is_elementwise(graph.node(id).op) && loads.visit(id) > ElementLoads::kMost &&
@@ -351,6 +374,7 @@ class Fuser {
   const PartitionRules& rules_;
   MaterialisedValues& values_;
   std::vector<bool> is_output_;
+  const std::vector<bool> row_updates_;
   std::vector<Kernel> kernels_;
   std::vector<int> owner_;              // by node: the kernel that stores it
   std::vector<std::set<int>> readers_;  // by node: the kernels that read it from memory

@@ -128,6 +128,11 @@ Result<std::vector<Tensor>> run_kernel(const Kernel& kernel, std::span<const Ten
     outputs.emplace_back(spec.dtype, std::move(sizes));
     buffers.emplace_back(static_cast<size_t>(outputs.back().byte_size()));
   }
+  for (const KeptOutput& each : kernel.recipe().kept) {
+    const Tensor& held = inputs[static_cast<size_t>(each.input)];
+    std::memcpy(buffers[inputs.size() + static_cast<size_t>(each.output)].data(), held.data(),
+                static_cast<size_t>(held.byte_size()));
+  }
   TRY(const int64_t workspace, kernel.recipe().workspace_bytes.evaluate(dims));
   buffers.emplace_back(static_cast<size_t>(workspace));
   for (size_t i = 0; i + 1 < buffers.size(); ++i) args.push_back(buffers[i].data());

@@ -32,6 +32,7 @@
 #include "tests/compiler_core/kernels/joined_workloads.h"
 #include "tests/compiler_core/kernels/open_workloads.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
+#include "tests/compiler_core/kernels/row_updates.h"
 
 namespace kiln {
 namespace {
@@ -172,6 +173,7 @@ const std::vector<NamedWorkload>& named_workloads() {
       add(open.name + std::string(", fixed"), specialise(graph, fixed).value());
     }
     add("a call", call());
+    all.push_back({"halves, a row of a cache", testing::row_update({8, 600, 64})});
     add("halves, few rows", testing::plain_product(DType::kBF16, 12, 96, 512, {false, true}).graph);
     add("halves, projections of few rows",
         testing::projections(DType::kBF16, 12, 512, {96, 32}).graph);

@@ -46,8 +46,8 @@ TEST(LaunchModel, RecipesRoundTrip) {
   Recipe exact = library_recipe();
   exact.phases[0].call->algorithm = std::string(128, 'a');
   exact.phases[0].call->rank = 0;
-  for (const Recipe& recipe :
-       {library_recipe(), mapped_recipe(), windows, exact, samples::early_recipe()}) {
+  for (const Recipe& recipe : {library_recipe(), mapped_recipe(), windows, exact,
+                               samples::early_recipe(), samples::updating_recipe()}) {
     const auto read = recipe_from_json(recipe_to_json(recipe));
     ASSERT_TRUE(read) << read.error().message;
     EXPECT_EQ(*read, recipe);
@@ -92,6 +92,21 @@ TEST(LaunchModel, OnlyInputsAreReady) {
                   {"none", [](Json& phase) { phase["arguments"][5]["ready"] = -1; }}});
 }
 
+TEST(LaunchModel, AnOutputKeepsAnInputOfItsOwnForm) {
+  for (const auto& [what, kept] :
+       {std::pair{"no list", Json(1)},
+        {"no output", Json::array({{{"output", 1}, {"input", 1}}})},
+        {"no input", Json::array({{{"output", 0}, {"input", 2}}})},
+        {"a scalar", Json::array({{{"output", 0}, {"input", 0}}})},
+        {"twice", Json::array({{{"output", 0}, {"input", 1}}, {{"output", 0}, {"input", 1}}})}}) {
+    Json json = Json::parse(recipe_to_json(samples::updating_recipe()));
+    json["kept"] = kept;
+    const auto read = recipe_from_json(json.dump());
+    ASSERT_FALSE(read) << what;
+    EXPECT_EQ(read.error().code, Code::kCorruption) << what;
+  }
+}
+
 TEST(LaunchModel, DamagedLibraryCallsAreRefused) {
   const auto call = [](auto change) { return [change](Json& phase) { change(phase["call"]); }; };
   expect_refused(
@@ -132,6 +147,44 @@ TEST(LaunchModel, ProgramsRoundTripInTheOldestVersionThatSaysAll) {
   Recipe usual = mapped_recipe();
   usual.phases = {{"product", 8, 128, 2, 1024}};
   EXPECT_EQ(Json::parse(program_to_json(program_of(usual)))["kiln_program"], 1);
+}
+
+Program updating_program() {
+  const Recipe recipe = samples::updating_recipe();
+  Program program = program_of(samples::early_recipe());
+  program.kernels[0].recipe = recipe;
+  program.buffers = {{Buffer::Kind::kInput, 0, recipe.inputs[0], 0},
+                     {Buffer::Kind::kInput, 1, recipe.inputs[1], 0},
+                     {Buffer::Kind::kOutput, 0, recipe.outputs[0], 0}};
+  program.launches = {{0, {0, 1, 2}}};
+  program.output_buffers = {2};
+  return program;
+}
+
+TEST(LaunchModel, AProgramSaysWhichInputsItsOutputsMayLieIn) {
+  Program program = updating_program();
+  EXPECT_EQ(updated_inputs(program), (std::vector<std::optional<int>>{1}));
+  const std::string text = program_to_json(program);
+  EXPECT_EQ(Json::parse(text)["kiln_program"], 4);
+  const auto read = program_from_json(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, program);
+  EXPECT_EQ(updated_inputs(program_of(samples::early_recipe())),
+            (std::vector<std::optional<int>>{std::nullopt}));
+}
+
+TEST(LaunchModel, OnlyOutputsOfTheProgramKeepAnInputOfIt) {
+  Program from_another = updating_program();
+  from_another.buffers.push_back({Buffer::Kind::kTemporary, 0, from_another.buffers[1].spec, 0});
+  from_another.arena_bytes = 1024;
+  Program into_another = from_another;
+  from_another.launches[0].args = {0, 3, 2};
+  into_another.launches[0].args = {0, 1, 3};
+  for (const Program& program : {from_another, into_another}) {
+    const auto read = program_from_json(program_to_json(program));
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code, Code::kCorruption);
+  }
 }
 
 // As Kiln wrote it before there was a version 2.

@@ -55,4 +55,14 @@ inline Recipe early_recipe() {
   return recipe;
 }
 
+// A kernel that writes some of its output, which is the input's else, as version 4 can say.
+inline Recipe updating_recipe() {
+  Recipe recipe;
+  recipe.inputs = {{DType::kI64, {}}, {DType::kF32, {4, 64}}};
+  recipe.outputs = {{DType::kF32, {4, 64}}};
+  recipe.phases = {{"update", 1, 64}};
+  recipe.kept = {{0, 1}};
+  return recipe;
+}
+
 }  // namespace kiln::samples

@@ -81,6 +81,41 @@ TEST_F(CudaExecutableTest, AReplayReadsWhatIsThereNowAndFollowsTheCallersPointer
   EXPECT_EQ(run(in, a), ramp(0)) << "and back";
 }
 
+// Element 5 of the input is -1 in the output; the others are the input's, copied where the two lie apart.
+TEST_F(CudaExecutableTest, AnOutputThatKeepsElementsOfAnInputMayLieInItOrApart) {
+  Recipe recipe;
+  recipe.inputs = recipe.outputs = {{DType::kF32, {64}}};
+  recipe.phases = {{"update", 1, 32, 1, 0}};
+  recipe.kept = {{0, 0}};
+  artifacts_ = {gpu_artifact(
+      "KILN_KERNEL(32, 1) update(const float*, float* out, char*) { out[5] = -1; }", recipe)};
+  program_.kernels.resize(1);
+  program_.kernels[0].blob = artifacts_[0].digest;
+  program_.kernels[0].recipe = recipe;
+  program_.buffers = {{Buffer::Kind::kInput, 0, recipe.inputs[0], Dim(0)},
+                      {Buffer::Kind::kOutput, 0, recipe.inputs[0], Dim(0)}};
+  program_.launches = {{0, {0, 1}}};
+  program_.output_buffers = {1};
+  program_.arena_bytes = 0;
+  std::vector<float> updated = ramp(1);
+  updated[5] = -1;
+  for (const bool reduce_overhead : {false, true}) {
+    const Executable executable = load(reduce_overhead);
+    const DeviceBuffer in = upload(ramp(1)), same = upload(ramp(1)), out = memory(256);
+    const auto run = [&](const DeviceBuffer& input, const DeviceBuffer& output) {
+      const DevicePtr inputs[] = {input.data()}, outputs[] = {output.data()};
+      EXPECT_TRUE(executable.launch(inputs, outputs, nullptr));
+      EXPECT_TRUE(gpu_->synchronize(nullptr));
+      return download(output);
+    };
+    EXPECT_EQ(run(in, out), updated) << reduce_overhead;
+    EXPECT_EQ(run(same, same), updated) << reduce_overhead;
+    EXPECT_EQ(download(in), ramp(1)) << "what lies apart stays";
+    ASSERT_TRUE(gpu_->fill(out.data(), 0, 256, nullptr));
+    EXPECT_EQ(run(in, out), updated) << "and apart again";
+  }
+}
+
 // out = a + b, and 1000 more where b may be read before the kernel in front has ended.
 class EarlyReadTest : public FakeGpuTest {
  protected:

@@ -68,6 +68,46 @@ TEST_F(ExecutableTest, RunsLaunchesInOrderAndFillsSharedOutputs) {
   }
 }
 
+// The element of in1 at in0 is -1; the others stay. Where out0 is in1 itself, they are not touched.
+TEST_F(ExecutableTest, AnOutputThatKeepsElementsOfAnInputMayLieInItOrApart) {
+  Artifact artifact = compiled_artifact(R"(
+extern "C" void update(void* const* args, const long*, long, long, void*, void*) {
+  ((long*)args[2])[*(const long*)args[0]] = -1;
+})");
+  artifact.recipe.inputs = {{DType::kI64, {Dim(1)}}, {DType::kI64, {Dim(5)}}};
+  artifact.recipe.outputs = {artifact.recipe.inputs[1]};
+  artifact.recipe.phases = {{"update", Dim(1)}};
+  artifact.recipe.kept = {{0, 1}};
+  artifacts_ = {artifact};
+  program_ = {};
+  program_.kernels.resize(1);
+  program_.kernels[0].blob = artifact.digest;
+  program_.kernels[0].recipe = artifact.recipe;
+  program_.buffers = {{Buffer::Kind::kInput, 0, artifact.recipe.inputs[0], Dim(0)},
+                      {Buffer::Kind::kInput, 1, artifact.recipe.inputs[1], Dim(0)},
+                      {Buffer::Kind::kOutput, 0, artifact.recipe.outputs[0], Dim(0)}};
+  program_.launches = {{0, {0, 1, 2}}};
+  program_.output_buffers = {2};
+  auto executable = load();
+  ASSERT_TRUE(executable) << executable.error().message;
+  Tensor place(DType::kI64, {1}), cache(DType::kI64, {5}), apart(DType::kI64, {5});
+  for (int64_t i = 0; i < 5; ++i) cache.set_int(i, 10 + i);
+  place.set_int(0, 3);
+  const auto values = [](const Tensor& tensor) {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < tensor.numel(); ++i) all.push_back(tensor.get_int(i));
+    return all;
+  };
+  void* const inputs[] = {place.data(), cache.data()};
+  void* const others[] = {apart.data()};
+  ASSERT_TRUE(run(*executable, inputs, others, {}));
+  EXPECT_EQ(values(apart), (std::vector<int64_t>{10, 11, 12, -1, 14}));
+  EXPECT_EQ(values(cache), (std::vector<int64_t>{10, 11, 12, 13, 14}));
+  void* const same[] = {cache.data()};
+  ASSERT_TRUE(run(*executable, inputs, same, {}));
+  EXPECT_EQ(values(cache), (std::vector<int64_t>{10, 11, 12, -1, 14}));
+}
+
 TEST_F(ExecutableTest, AProfileHasEveryLaunchOnceAndInOrder) {
   auto executable = load(2);
   ASSERT_TRUE(executable) << executable.error().message;

@@ -217,6 +217,11 @@ Result<std::vector<Tensor>> run_under(const HostModule& module, const Recipe& re
     outputs.emplace_back(spec.dtype, std::move(sizes));
     add(fmt::format("output {}", outputs.size() - 1), outputs.back().bytes().size());
   }
+  for (const KeptOutput& each : recipe.kept) {
+    const std::span<const uint8_t> held = inputs[static_cast<size_t>(each.input)].bytes();
+    std::memcpy(memory.buffers[inputs.size() + static_cast<size_t>(each.output)].data(),
+                held.data(), held.size());
+  }
   TRY(const int64_t workspace, recipe.workspace_bytes.evaluate(dims));
   if (workspace > 0)
     add("the workspace", static_cast<size_t>(workspace));
