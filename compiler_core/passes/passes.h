@@ -38,6 +38,8 @@ enum class SinkLimit {
   // Broadcasts too, as long as nothing below is reduced, contracted, gathered or joined: a kernel
   // computes such values anew for every element rather than keep them in memory.
   kRecomputePointwise,
+  // Broadcasts too, whatever is below: for kernels that need few of the elements.
+  kRecompute,
 };
 // Moves Views of elementwise nodes to the operands, where chains of views meet and merge into one;
 // so that reshape, permute and slice leave no trace between arithmetic, wherever the user put them.

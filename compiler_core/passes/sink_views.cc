@@ -134,7 +134,8 @@ class Sinker {
     const bool repeats = !(reads == has || (reads.is_constant() && has.is_constant() &&
                                             reads.constant() <= has.constant()));
     if (!repeats) return true;
-    return limit_ == SinkLimit::kRecomputePointwise && pointwise_[static_cast<size_t>(demand.node)];
+    return limit_ == SinkLimit::kRecompute || (limit_ == SinkLimit::kRecomputePointwise &&
+                                               pointwise_[static_cast<size_t>(demand.node)]);
   }
   bool sinks_through(const Demand& demand) const {
     return !barrier_[static_cast<size_t>(demand.node)] && may_sink(demand);

@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t kLeastBytes = int64_t{64} << 10;
 
-class Finder {
+class RowFinder {
  public:
-  explicit Finder(const Graph& graph) : graph_(graph), users_(users_of(graph)) {}
+  explicit RowFinder(const Graph& graph) : graph_(graph), users_(users_of(graph)) {}
 
   // That `output` is written so, of whatever else.
   std::optional<RowUpdate> find(NodeId output) const {
@@ -99,7 +99,7 @@ int64_t bytes_at_hints(const Graph& graph, NodeId id) {
 }  // namespace
 
 std::optional<RowUpdate> find_row_update(const Graph& graph) {
-  const Finder finder(graph);
+  const RowFinder finder(graph);
   std::optional<RowUpdate> all;
   for (const NodeId output : graph.outputs()) {
     auto found = finder.find(output);
@@ -116,7 +116,7 @@ std::optional<RowUpdate> find_row_update(const Graph& graph) {
 
 std::vector<bool> row_updates(const Graph& graph) {
   std::vector<bool> updates(static_cast<size_t>(graph.size()), false);
-  const Finder finder(graph);
+  const RowFinder finder(graph);
   for (const NodeId output : graph.outputs())
     updates[static_cast<size_t>(output)] = finder.outputs(output) == 1 && finder.find(output) &&
                                            bytes_at_hints(graph, output) >= kLeastBytes;

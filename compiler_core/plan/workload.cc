@@ -4,6 +4,7 @@
 #include "compiler_core/passes/passes.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/rewrites/kernel_rewrites.h"
+#include "compiler_core/plan/row_update.h"
 
 namespace kiln {
 
@@ -28,7 +29,9 @@ Result<WorkloadBinding> make_workload(const Graph& subgraph) {
   TRY(Graph graph, pointwise_convolutions(subgraph));
   TRY(graph, expand_half(graph));
   TRY(graph, simplify(graph));
-  TRY(graph, sink_views(graph, SinkLimit::kRecomputePointwise));
+  const bool is_of_a_row = find_row_update(graph).has_value();
+  TRY(graph,
+      sink_views(graph, is_of_a_row ? SinkLimit::kRecompute : SinkLimit::kRecomputePointwise));
   TRY(graph, simplify(graph));
   if (find_attention(graph)) {
     TRY(graph, arrange_attention(graph));

@@ -149,6 +149,50 @@ def copies(fast: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
     return [ROWS, WIDTH] in copied or (ROWS, WIDTH) in made
 
 
+LENGTH, DEPTH = 300, 64  # of a cache that programs write in place
+
+
+def in_one_row(cache: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    cache.index_copy_(1, at, x.sin())
+    return torch.nn.functional.scaled_dot_product_attention(x, cache, cache)
+
+
+def at_one_place(cache: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    cache[:, at] = x.cos()
+    return (x * 2) @ cache.mT
+
+
+def read_before(cache: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    cache.index_copy_(1, at, x + cache.mean(1, True))
+    return x @ cache.mT
+
+
+def in_two_rows(cache: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    cache.index_copy_(1, torch.cat([at, at + 1]), torch.cat([x, -x], 1))
+    return x @ cache.mT
+
+
+@pytest.mark.parametrize(("model", "in_program"), [(in_one_row, True), (at_one_place, True), (read_before, False),
+                                                   (in_two_rows, False)], ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_row_is_written_by_a_program_or_between_two(model: Model, in_program: bool, dynamic: bool) -> None:
+    ours, theirs = torch.zeros(2, 4, LENGTH, DEPTH), torch.zeros(2, 4, LENGTH, DEPTH)
+    fast = torch.compile(model, backend=kiln.dynamo.backend, dynamic=dynamic)
+    reports: list[Any] = []
+    kiln.dynamo.watch(reports)
+    with torch.no_grad():
+        for layer, at in ((0, 0), (1, 7), (0, LENGTH - 2)):
+            x, place = torch.randn(4, 1, DEPTH), torch.tensor([at])
+            torch.testing.assert_close(fast(ours[layer], x, place), model(theirs[layer], x, place),
+                                       rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours, theirs)
+    kiln.dynamo.watch(None)
+    programs = [program for _, program in reports[0].partitions if program is not None]
+    if not dynamic:  # arithmetic on sizes runs eager, between more programs
+        assert any(info.updates is not None for program in programs for info in program.outputs) == in_program
+        assert len(programs) == (1 if in_program else 2)
+
+
 @pytest.mark.parametrize("model", IN_PLACE, ids=lambda each: each.__name__)
 def test_a_cache_is_not_copied(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not copies(expect_eager(model), monkeypatch)

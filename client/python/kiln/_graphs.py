@@ -17,10 +17,10 @@ from kiln._arrays import dense_strides
 from kiln._cuda_graphs import Boxed, CapturePlanner
 from kiln._emit import Emitter, NotEmittable, value_of
 from kiln._generator_state import ignore_generator_state
-from kiln._in_place import is_final_write, is_write, write_in_place
+from kiln._in_place import is_final_write, is_write, write_eager, write_in_place
 from kiln._layout import layout_of
 from kiln._native import library
-from kiln._partition import Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
+from kiln._partition import WRITES, Partition, Refusal, has_effect, is_inlined, main_device, partitions, refusals
 from kiln._settings import Settings
 from kiln._steps import CompiledGraph, EagerStep, KilnStep, Step
 from kiln._torch import target_of
@@ -116,10 +116,10 @@ class GraphCompiler:
         target_of(self._device)
         ignore_generator_state(self._graph)
         write_where_it_lies(self._graph)
-        write_in_place(self._graph)
+        self._rows = write_in_place(self._graph)
         self.report.refused = refusals(self._graph, self._device)
         trusted = frozenset(self._trusted)
-        while (steps := self._steps()) is None:  # more nodes are refused each time
+        while (steps := self._steps()) is None or self._makes_eager(steps):  # more nodes are refused each time
             self._trusted = set(trusted)
             self.strides.clear()
             self.report.partitions.clear()
@@ -130,7 +130,8 @@ class GraphCompiler:
             last = self._eager_step(inlined, inlined)
             if last is not None:
                 steps.append(last)
-        final = self._eager_step([node for node in self._graph.nodes if is_final_write(node)], [])
+        done = set(self._rows.values())
+        final = self._eager_step([node for node in self._graph.nodes if is_final_write(node) and node not in done], [])
         if final is not None:
             steps.append(final)
         self._plan_clearing(steps)
@@ -140,6 +141,16 @@ class GraphCompiler:
         announces = capture is None and self.report.name == "backward" and self._captures.forward_is_captured
         return CompiledGraph(self._device, len(self._slot_of), self._constants, steps, list(results), said, capture,
                              announces)
+
+    def _makes_eager(self, steps: Sequence[Step]) -> bool:
+        """Makes rows that no program writes in place those of eager ops; whether there were any."""
+        written = {index for step in steps if isinstance(step, KilnStep) for index in step.written_in_place}
+        others = {writer: final for writer, final in self._rows.items() if self._slot(writer) not in written}
+        for writer, final in others.items():
+            write_eager(self._graph, writer, final)
+            del self._rows[writer]
+        self.report.refused += [Refusal(writer, WRITES) for writer in others if writer not in self._not_kiln]
+        return bool(others)
 
     def _steps(self) -> list[Step] | None:
         """Those of all partitions. None: some nodes more are refused, since a kernel of theirs could not be made."""
@@ -227,8 +238,11 @@ class GraphCompiler:
         try:
             emitter, reads, orders = self._emit(partition.nodes, outputs)
             trusted = frozenset(i for i, node in enumerate(reads) if node in self._trusted)
+            held = {node: self._rows[node].all_input_nodes[0] for node in outputs if node in self._rows}
+            changed = [(output, reads.index(held[node])) for output, node in enumerate(outputs)
+                       if node in held and held[node] in reads]
             step = KilnStep(emitter.to_json(), [self._slot(node) for node in reads],
-                            [self._slot(node) for node in outputs], trusted, orders)
+                            [self._slot(node) for node in outputs], trusted, orders, changed=changed)
             step.load(self._settings, self._device)
         except (KilnError, NotEmittable) as error:
             blamed = _nodes_to_blame(partition.nodes, str(error))

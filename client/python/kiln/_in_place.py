@@ -2,7 +2,8 @@
 
 AOTAutograd makes a graph functional: ``cache.index_copy_(…)`` becomes a new tensor, and a ``copy_`` of all of it into
 the cache at the end of the graph. Here such an op becomes in place again, when nobody reads the old value after it:
-every other reader of it is one that the op itself depends on.
+every other reader of it is one that the op itself depends on. An op that writes one row stays as it is where a program
+of Kiln's writes that row in place; others, and those that no program has so, run eager between programs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kiln._emit import value_of
 
 _aten = torch.ops.aten
 LEAST_BYTES = 64 << 10  # smaller ones cost less to copy than a program that is cut in two
+_LEAST_BYTES_OF_PROGRAMS = 64 << 10  # of what they write in place
 
 
 def write_slice(base: torch.Tensor, value: torch.Tensor, *where: Any, **named: Any) -> torch.Tensor:
@@ -117,13 +119,44 @@ def _written(final: fx.Node) -> list[fx.Node]:
     return chain
 
 
-def write_in_place(graph: fx.Graph) -> None:
-    """Makes what is safe in place, and drops the copies that it makes needless."""
+def _writes_one_row(node: fx.Node) -> bool:
+    """Whether it replaces one row along an axis that is not the last."""
+    rank = value_of(node).ndim
+    given: Any = node.args[1:]
+    if node.target is _aten.index_copy.default:
+        places = [(given[0] % rank, given[1])]
+    elif node.target is _aten.index_put.default and not node.kwargs.get("accumulate") and given[2:] != (True,):
+        places = [(axis, index) for axis, index in enumerate(given[0]) if index is not None]
+    else:
+        return False
+    if len(places) != 1:
+        return False
+    axis, index = places[0]
+    return axis < rank - 1 and value_of(index).dtype is not torch.bool and tuple(value_of(index).shape) in ((), (1,))
+
+
+def write_in_place(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """Makes what is safe in place, and drops the copies that it makes needless.
+
+    Returns the ops that a program may do in place, each with the copy at the end of the graph that is needless then.
+    """
+    rows: dict[fx.Node, fx.Node] = {}
     for final in [node for node in graph.nodes if is_final_write(node)]:
-        if _bytes(value_of(final.all_input_nodes[0])) < LEAST_BYTES:
+        given = final.all_input_nodes[0]
+        if _bytes(value_of(given)) < LEAST_BYTES:
             continue
         chain = _written(final)
+        if len(chain) == 1 and _writes_one_row(chain[0]) and _bytes(value_of(given)) >= _LEAST_BYTES_OF_PROGRAMS:
+            rows[chain[0]] = final
+            continue
         for node in chain:
             node.target = _IN_PLACE[node.target]
         if chain:
             graph.erase_node(final)
+    return rows
+
+
+def write_eager(graph: fx.Graph, writer: fx.Node, final: fx.Node) -> None:
+    """Makes an op of ``write_in_place()`` one that runs in place between programs."""
+    writer.target = _IN_PLACE[writer.target]
+    graph.erase_node(final)

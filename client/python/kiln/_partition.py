@@ -57,6 +57,7 @@ def _read_results(node: fx.Node) -> list[torch.Tensor]:
 
 
 #: These ops return views, though their schemas do not say so.
+WRITES = "writes in place what the model was given"
 _UNSAFE_VIEWS = frozenset({torch.ops.aten.unsafe_chunk.default, torch.ops.aten.unsafe_split.Tensor,
                            torch.ops.aten.unsafe_split_with_sizes.default})
 
@@ -144,7 +145,7 @@ def _refused_here(node: fx.Node, device: torch.device) -> str | None:
     """Why a node cannot run in Kiln, as far as that shows without asking it."""
     target = node.target
     if is_write(node):
-        return "writes in place what the model was given"
+        return WRITES
     if is_triton_call(node):
         return "is a Triton kernel: it is launched as Triton compiles it"
     if is_memory_for_triton(node):

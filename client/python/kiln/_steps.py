@@ -19,7 +19,7 @@ from torch import fx
 from kiln._cuda_graphs import Boxed, Capture, announced, captured
 from kiln._inductor_parts import InductorPart
 from kiln._settings import Settings
-from kiln._torch import Orders, gpu_of, launcher_of, target_of
+from kiln._torch import Orders, Pairs, give_back, gpu_of, launcher_of, target_of
 from kiln._triton_calls import named_kernels, rename_kernels
 from kiln.client import Program
 
@@ -42,7 +42,7 @@ class Step:
         self._take = _taker(reads)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("run", "_take")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("run", "_take", "_launch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -86,12 +86,13 @@ class EagerStep(Step):
 
 
 class KilnStep(Step):
-    """One program. ``trusted`` and ``orders``: as Launcher has them."""
+    """One program. ``trusted`` and ``orders``: as Launcher has them. Inputs of ``changed`` have their new values once
+    the step has run."""
 
     def __init__(self, model_json: bytes, reads: list[int], writes: list[int], trusted: frozenset[int],
-                 orders: Orders) -> None:
+                 orders: Orders, *, changed: Pairs = ()) -> None:
         super().__init__(reads, writes)
-        self._model_json, self._trusted, self._orders = model_json, trusted, orders
+        self._model_json, self._trusted, self._orders, self._changed = model_json, trusted, orders, changed
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -106,13 +107,24 @@ class KilnStep(Step):
             settings.add_bundle(content, signer, gpu_of(device))
         self._portable = settings.portable
         program = settings.compile(self._model_json, target_of(device), gpu_of(device))
-        self.run = launcher_of(program, device, self._trusted, self._orders)
+        self._launch = launcher_of(program, device, self._trusted, self._orders, in_place=self._changed)
+        self.run = self._run_and_give_back if self._changed else self._launch
+
+    def _run_and_give_back(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        outputs = self._launch(inputs)
+        for output, given in self._changed:
+            give_back(inputs[given], outputs[output])
+        return outputs
+
+    @property
+    def written_in_place(self) -> list[int]:
+        """The slots of outputs that the program writes into the inputs whose new values they are."""
+        return [self.writes[output] for output, given in self._changed if self.program.outputs[output].updates == given]
 
     @property
     def program(self) -> Program:
         """The program of the next call. REQUIRES: it is loaded."""
-        program: Program = self.run.program  # type: ignore[attr-defined]
-        return program
+        return self._launch.program
 
 
 @dataclass

@@ -43,6 +43,7 @@ def laid_out(tensor: torch.Tensor, strides: Sequence[int] | None) -> torch.Tenso
 
 
 Orders = Sequence[Sequence[int] | None]
+Pairs = Sequence[tuple[int, int]]
 
 
 def allocator_of(device: torch.device) -> Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor]:
@@ -86,12 +87,12 @@ class Launcher:
     (batch norm's statistics on a CPU), and such inputs are converted from then on.
     ``orders``: of each output, the axes of the caller's tensor in the order in which the program has them; None:
     in their own.
-    ``in_place``: outputs that are new values of inputs may be written into these; such an output is then the tensor
-    that was given, unless that lay otherwise.
+    ``in_place``: outputs, each with the input whose new value it is. Where the program can, it writes the one into
+    the other; the output is then the tensor that was given, unless that lay otherwise.
     """
 
     def __init__(self, program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
-                 orders: Orders | None = None, in_place: bool = False) -> None:
+                 orders: Orders | None = None, *, in_place: Pairs = ()) -> None:
         self.program = program
         self._device = device
         self._on_gpu = device.type == "cuda"
@@ -102,8 +103,7 @@ class Launcher:
         self._handle = program._handle
         self._allocate = allocator_of(device)
         self._orders = orders or [None] * len(program.outputs)
-        self._shared = [(output, info.updates) for output, info in enumerate(program.outputs)
-                        if in_place and info.updates is not None and info.updates == info.mutates]
+        self._shared = [(output, given) for output, given in in_place if program.outputs[output].updates == given]
         # Addresses as bytes: an array grows by one address at a time, 5 us for 256 tensors; "Q", which checks the
         # range, takes as long more.
         self._read = Struct(f"{len(program.inputs)}N").pack
@@ -136,6 +136,12 @@ class Launcher:
                 pass
         return self._allocate((size,), (1,), torch.uint8)
 
+    def _outputs(self, sized: _Sized, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        shared = {output: tensors[given] for output, given in self._shared
+                  if tensors[given].stride() == sized.outputs[output][1]}
+        return [shared[index] if index in shared else self._allocate(*each)
+                for index, each in enumerate(sized.outputs)]
+
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs, in the program's order."""
         if not self._exchanges:
@@ -161,11 +167,7 @@ class Launcher:
                 tensors[index] = laid_out(tensors[index], strides)
         sized = self._static or self._sized(tensors)
         allocate, on_gpu = self._allocate, self._on_gpu
-        if self._shared:
-            taken = dict(self._shared)
-            outputs = [tensors[taken[i]] if i in taken else allocate(*each) for i, each in enumerate(sized.outputs)]
-        else:
-            outputs = [allocate(*each) for each in sized.outputs]
+        outputs = self._outputs(sized, tensors) if self._shared else [allocate(*each) for each in sized.outputs]
         arena, address = None, _native.ARENA_ALIGNMENT  # where nothing is read, unless there is an arena
         if sized.arena_bytes:
             arena = self._arena(sized.arena_bytes + _native.ARENA_ALIGNMENT)
@@ -175,8 +177,8 @@ class Launcher:
         code = self._function(self._handle, read, written, address, stream, sized.symbols)
         if code == _INVALID_ARGUMENT:  # nothing ran; it may be for an address
             realigned = [_realigned(each, self.program.alignment - 1) for each in tensors]
-            for output, given in self._shared:
-                outputs[output] = realigned[given]
+            if self._shared:
+                outputs = self._outputs(sized, realigned)
             written = self._written(*map(_address_of, outputs))
             code = self._function(self._handle, self._read(*map(_address_of, realigned)), written, address, stream,
                                   sized.symbols)
@@ -195,10 +197,10 @@ class TieredLauncher:
     """
 
     def __init__(self, program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
-                 orders: Orders | None = None, in_place: bool = False) -> None:
+                 orders: Orders | None = None, *, in_place: Pairs = ()) -> None:
         self._first, self._device, self._trusted, self._orders = program, device, trusted, orders
         self._in_place = in_place
-        self._launch = Launcher(program, device, trusted, orders, in_place)
+        self._launch = Launcher(program, device, trusted, orders, in_place=in_place)
         self._awaits = True
 
     @property
@@ -210,7 +212,8 @@ class TieredLauncher:
         if self._awaits and not self._first.awaits_successor:
             successor = self._first.successor()  # None: it was given up
             if successor is not None:
-                self._launch = Launcher(successor, self._device, self._trusted, self._orders, self._in_place)
+                self._launch = Launcher(successor, self._device, self._trusted, self._orders,
+                                        in_place=self._in_place)
             self._awaits = False
         return self._launch
 
@@ -220,9 +223,15 @@ class TieredLauncher:
 
 
 def launcher_of(program: Program, device: torch.device, trusted: frozenset[int] = frozenset(),
-                orders: Orders | None = None, in_place: bool = False) -> Launcher | TieredLauncher:
+                orders: Orders | None = None, *, in_place: Pairs = ()) -> Launcher | TieredLauncher:
     """The launcher that fits the program, as Launcher() has it."""
-    return (TieredLauncher if program.awaits_successor else Launcher)(program, device, trusted, orders, in_place)
+    kind = TieredLauncher if program.awaits_successor else Launcher
+    return kind(program, device, trusted, orders, in_place=in_place)
+
+
+def mutations(program: Program) -> Pairs:
+    """The outputs of an exported model that are new values of its inputs, each with that input."""
+    return [(output, info.mutates) for output, info in enumerate(program.outputs) if info.mutates is not None]
 
 
 def give_back(changed: torch.Tensor, value: torch.Tensor) -> None:

@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from kiln._default_client import client_for
 from kiln._emit import foreign_layout
-from kiln._torch import check_input, give_back, gpu_of, laid_out, launcher_of, target_of
+from kiln._torch import check_input, give_back, gpu_of, laid_out, launcher_of, mutations, target_of
 from kiln.client import Client, Mode, Program
 from kiln.errors import InvalidArgument, KilnError, Unsupported
 
@@ -144,7 +144,7 @@ class CompiledModule:
         self._outputs = exported.graph_signature.output_specs
         self._complex = {name for name, value in traced.items() if value.is_complex()}
         weights = frozenset(i for i, each in enumerate(self._inputs) if isinstance(each, torch.Tensor))
-        self._launch = launcher_of(program, device, weights, in_place=True)
+        self._launch = launcher_of(program, device, weights, in_place=mutations(program))
 
     @property
     def program(self) -> Program:

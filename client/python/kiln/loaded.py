@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from kiln._default_client import client_for
-from kiln._torch import check_input, give_back, laid_out, launcher_of
+from kiln._torch import check_input, give_back, laid_out, launcher_of, mutations
 from kiln.client import Client, Mode, Program, TensorInfo
 from kiln.errors import InvalidArgument
 from kiln.exported import CompiledModule, as_parts, compile, read_archive
@@ -32,7 +32,7 @@ class LoadedModule:
         bound = frozenset(i for i, each in enumerate(self._inputs) if each is not None)
         self._arguments = sum(each is None and info.kind != "seed"
                               for each, info in zip(self._inputs, program.inputs, strict=True))
-        self._launch = launcher_of(program, self._device, bound, in_place=True)
+        self._launch = launcher_of(program, self._device, bound, in_place=mutations(program))
 
     def _source(self, info: TensorInfo, weights: Mapping[str, torch.Tensor] | None) -> torch.Tensor | None:
         # The tensor that each call takes; None: it is an argument, or the seed.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/workload.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -44,6 +45,25 @@ TEST(RowUpdateKernels, AnyIndex) {
   for (const int64_t at : {int64_t{0}, int64_t{8}, int64_t{-1}, int64_t{-9}, int64_t{-10},
                            int64_t{9}, INT64_MAX, INT64_MIN})
     EXPECT_EQ(check_row(workload, at), "") << at;
+}
+
+// A row that is turned by its place, as keys are.
+TEST(RowUpdateKernels, ARowThatIsComputed) {
+  GraphBuilder b;
+  const Shape shape = {4, 40, 16};
+  const NodeId x = b.input(DType::kBF16, shape), index = b.input(DType::kI64, {});
+  const NodeId row = b.cast(b.input(DType::kBF16, {4, 1, 16}), DType::kF32);
+  const NodeId angles = b.broadcast(b.input(DType::kF32, {16}), {4, 1, 16});
+  const NodeId halves[] = {b.unary(Op::kNeg, b.slice(row, 2, 8, 8)), b.slice(row, 2, 0, 8)};
+  const NodeId turned =
+      b.binary(Op::kAdd, b.binary(Op::kMul, row, b.unary(Op::kCos, angles)),
+               b.binary(Op::kMul, b.concat(halves, 2), b.unary(Op::kSin, angles)));
+  const std::vector<int> axis = {1};
+  const NodeId positions = b.broadcast_in(b.iota(DType::kI64, 40), shape, axis);
+  const NodeId is_there = b.binary(Op::kEq, positions, b.broadcast(index, shape));
+  const NodeId value = b.broadcast(b.cast(turned, DType::kBF16), shape);
+  const Workload workload = row_update(*b.finish({b.select(is_there, value, x)}));
+  for (const int64_t at : {0, 17, 39, 40}) EXPECT_EQ(check_row(workload, at), "") << at;
 }
 
 TEST(RowUpdateKernels, TwoOutputs) {

@@ -90,7 +90,8 @@ TEST(NormaliseProperty, EveryPassAloneKeepsTheFunctionAndIsValid) {
   using Pass = Result<Graph> (*)(const Graph&);
   const std::vector<Pass> passes = {
       expand_half, simplify, [](const Graph& g) { return sink_views(g, SinkLimit::kNoExtraWork); },
-      [](const Graph& g) { return sink_views(g, SinkLimit::kRecomputePointwise); }};
+      [](const Graph& g) { return sink_views(g, SinkLimit::kRecomputePointwise); },
+      [](const Graph& g) { return sink_views(g, SinkLimit::kRecompute); }};
   for (uint64_t seed = 0; seed < kGraphs; ++seed) {
     const Kinds kinds = seed % 2 == 0 ? Kinds::kExact : Kinds::kSmooth;
     const Graph graph = random_graph(seed, kinds, 10);

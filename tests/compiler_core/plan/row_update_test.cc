@@ -73,6 +73,24 @@ TEST(RowUpdate, ItsRowIsComputedAndItsPlaceToo) {
   EXPECT_EQ(planned(b, {b.select(b.is_there(at), b.unary(Op::kExp, rows), b.cache)}), "row_update");
 }
 
+// Rope, say: what is computed of a row is computed where it is written, unless others read it too.
+TEST(RowUpdate, ArithmeticOfTheRowIsInItsKernel) {
+  const Shape whole = {2, 3, 1024, 8};
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Cache b(dtype);
+    const NodeId wide = b.cast(b.rows, DType::kF32);
+    const NodeId parts[] = {b.unary(Op::kNeg, b.slice(wide, 3, 4, 4)), b.slice(wide, 3, 0, 4)};
+    const NodeId rope = b.binary(Op::kAdd, b.unary(Op::kCos, wide), b.concat(parts, 3));
+    const NodeId row = b.broadcast(b.cast(rope, dtype), whole);
+    EXPECT_EQ(planned(b, {b.select(b.is_there(b.place), row, b.cache)}), "row_update");
+  }
+  Cache b;
+  const NodeId row = b.unary(Op::kExp, b.rows);
+  const NodeId written = b.select(b.is_there(b.place), b.broadcast(row, whole), b.cache);
+  EXPECT_EQ(planned(b, {written, b.matmul(row, b.input(DType::kF32, {2, 3, 8, 4}))}),
+            "row_update pointwise matmul");
+}
+
 TEST(RowUpdate, OfTwoCachesIsOneKernel) {
   Cache b;
   const Shape whole = {2, 3, 1024, 8};
