@@ -21,9 +21,10 @@ def client(libraries=True):
 
 class Bound:
     """launch() puts the program on torch's current stream, on the tensors that it was bound to: from `inputs` to `outputs`,
-    which each launch writes anew. They lie dense, aligned, where the program runs."""
+    which each launch writes anew. They lie dense, aligned, where the program runs. `in_place`: outputs that update an
+    input lie in it."""
 
-    def __init__(self, directory, inputs, libraries=True):
+    def __init__(self, directory, inputs, libraries=True, in_place=False):
         # The benchmark has just had it written, and vouches for it: candidates are signed by nobody.
         self.program = client(libraries).open_exported(directory, signer="unsigned")
         self.manifest = json.loads(self.program.manifest)
@@ -39,6 +40,9 @@ class Bound:
         self.symbols = self.program.bind([tuple(tensor.shape) for tensor in self.inputs])
         self.outputs = [torch.empty(sizes, dtype=DTYPES[info.type_code], device=device) for info, sizes in
                         zip(self.program.outputs, self.program.output_sizes(self.symbols), strict=True)]
+        for number, info in enumerate(self.program.outputs):
+            if in_place and info.updates is not None:
+                self.outputs[number] = self.inputs[info.updates]
         # With the workspaces of its kernels.
         self.arena = torch.empty(self.program.arena_bytes(self.symbols) + ARENA_ALIGNMENT, dtype=torch.uint8, device=device)
         self._addresses = ([tensor.data_ptr() for tensor in self.inputs], [tensor.data_ptr() for tensor in self.outputs],

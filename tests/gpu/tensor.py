@@ -180,7 +180,7 @@ def measure_model(name, options, scratch):
     module, weights, x = tensor_cases.load_model(name, "cuda")
     with torch.no_grad():
         expected = module(weights, x)
-        program = Bound(os.path.join(scratch, name), [*weights, x])
+        program = Bound(os.path.join(scratch, name), [*weights, x], in_place=True)
         program.launch()
         torch.cuda.synchronize()
         error = relative_error(program.outputs[0].reshape(expected.shape), expected)

@@ -196,6 +196,9 @@ def attention():
     yield attention_case("decode 16x32x1x1024x64", 16, 32, 32, 1, 1024, 64)
     yield attention_case("decode gqa 16x32/8x1x1024x64", 16, 32, 8, 1, 1024, 64)
     yield attention_case("decode gqa 64x32/8x1x4096x128", 64, 32, 8, 1, 4096, 128)
+    yield attention_case("decode 1x32x1x4096x64", 1, 32, 32, 1, 4096, 64)
+    yield attention_case("decode gqa 1x32/8x1x8192x128", 1, 32, 8, 1, 8192, 128)
+    yield attention_case("decode gqa 4x32/8x1x4096x128", 4, 32, 8, 1, 4096, 128)
 
 
 def training_cases(name, batch, heads, rows, depth, causal=False):
@@ -381,9 +384,31 @@ class CachedStep(torch.nn.Module):
         return self.model(ids, past_key_values=cache, position_ids=self.position).logits
 
 
-def llama_step(batch, past):
+class StaticStep(torch.nn.Module):
+    """The same with a cache of one length, of which the step writes its last position."""
+
+    def __init__(self, model, batch, length):
+        super().__init__()
+        self.model, self.length = model, length
+        config = model.config
+        width = config.hidden_size // config.num_attention_heads
+        for i in range(2 * config.num_hidden_layers):
+            self.register_buffer(f"past{i}", torch.randn(batch, config.num_key_value_heads, length, width).to(BF16))
+        self.register_buffer("position", torch.tensor([length - 1]))
+
+    def forward(self, ids):
+        from transformers import StaticCache
+        cache = StaticCache(config=self.model.config, max_cache_len=self.length)
+        for number, layer in enumerate(cache.layers):
+            keys, values = getattr(self, f"past{2 * number}"), getattr(self, f"past{2 * number + 1}")
+            layer.lazy_initialization(keys, values)
+            layer.keys, layer.values = keys, values
+        return self.model(ids, past_key_values=cache, position_ids=self.position[None], cache_position=self.position).logits
+
+
+def llama_step(batch, past, kind=CachedStep):
     model, ids, _ = transformer("LlamaForCausalLM", "LlamaConfig", 1, batch, **LLAMA)
-    return CachedStep(model, batch, past), ids, {}
+    return kind(model, batch, past), ids, {}
 
 
 TRANSFORMERS = {
@@ -392,6 +417,7 @@ TRANSFORMERS = {
     "bert": lambda: transformer("BertModel", "BertConfig", 512, 8),
     "llama_16": lambda: transformer("LlamaForCausalLM", "LlamaConfig", 1, 16, **LLAMA),
     "llama_step": lambda: llama_step(16, 1023),
+    "llama_static": lambda: llama_step(16, 1024, StaticStep),
     "qwen3": lambda: transformer("Qwen3ForCausalLM", "Qwen3Config", 512, 1, **QWEN3),
     "gemma2": lambda: transformer("Gemma2ForCausalLM", "Gemma2Config", 512, 1),  # of 2B
     "modernbert": lambda: transformer("ModernBertModel", "ModernBertConfig", 512, 8),
@@ -400,7 +426,7 @@ TRANSFORMERS = {
 TIMM = {"resnet50": "resnet50", "convnext_tiny": "convnext_tiny", "efficientnet_b0": "efficientnet_b0",
         "vit_b": "vit_base_patch16_224", "swin_tiny": "swin_tiny_patch4_window7_224"}
 MODELS = ["resnet50", "convnext_tiny", "efficientnet_b0", "gpt2", "llama", "bert", "vit_b", "swin_tiny", "llama_16",
-          "llama_step", "qwen3", "gemma2", "modernbert", "whisper"]
+          "llama_step", "llama_static", "qwen3", "gemma2", "modernbert", "whisper"]
 
 
 class Functional(torch.nn.Module):
