@@ -33,7 +33,7 @@ struct KernelCache::Impl {
     writer().stop();
   }
 
-  // No member: the bound is kept, and after() called, before those behind `bounded` stand.
+  // No member: `bounded` calls after() from its own thread before the members behind it are made.
   Writer& writer() { return bounded.group(); }
 
   bool has_all(const std::vector<Digest>& digests) const {

@@ -14,8 +14,7 @@ constexpr int64_t kFewJoinedRows = 16, kAnyJoinedRows = std::numeric_limits<int6
 constexpr double kLaunchUs = 2;  // until a kernel's first block runs, behind another kernel
 
 Result<double> kernel_us(const Workload& workload, const Target& target, const DevicePeak& peak) {
-  TRY(const KernelCost cost,
-      workload_cost(workload.graph, workload.family, measured_sizes(workload.graph.symbols())));
+  TRY(const KernelCost cost, workload_cost(workload, measured_sizes(workload.graph.symbols())));
   TRY(const double slowness, expected_slowness(workload, target));
   return kLaunchUs + peak.floor_us(cost) * slowness;
 }

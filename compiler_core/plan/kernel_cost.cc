@@ -16,7 +16,9 @@ class CostCounter {
   Result<KernelCost> run(const FusedKernel& kernel) {
     for (NodeId id : kernel.inputs) reads_[id] = 0;
     for (NodeId id : kernel.computed) TRY_STATUS(count(graph_.node(id)));
-    TRY(const int64_t rows, rows_left_alone(kernel));
+    note_kept_inputs(kernel);
+    TRY(int64_t rows, rows_of_update(kernel.workload).substitute(kernel.dims).evaluate(sizes_));
+    rows = std::max<int64_t>(rows, 1);
     for (NodeId id : kernel.outputs) {
       TRY(const int64_t whole, count_elements(graph_.node(id).shape));
       cost_.bytes += whole / rows * size_of(graph_.node(id).dtype);
@@ -31,19 +33,13 @@ class CostCounter {
   }
 
  private:
-  // Of how many rows a kernel that writes one leaves the others as they are. Notes which inputs it
-  // keeps them of. 1: it writes whole outputs.
-  Result<int64_t> rows_left_alone(const FusedKernel& kernel) {
-    if (kernel.workload.family != Family::kRowUpdate) return 1;
+  void note_kept_inputs(const FusedKernel& kernel) {
+    if (kernel.workload.family != Family::kRowUpdate) return;
     const Graph& workload = kernel.workload.graph;
     const auto update = find_row_update(workload);
-    if (!update) return 1;
-    for (const NodeId base : update->bases)
+    for (const NodeId base : update ? update->bases : std::vector<NodeId>())
       kept_.insert(
           kernel.inputs[static_cast<size_t>(std::get<InputAttr>(workload.node(base).attr).index)]);
-    const Dim& rows = workload.node(workload.outputs()[0]).shape[update->axis];
-    TRY(const int64_t count, rows.substitute(kernel.dims).evaluate(sizes_));
-    return std::max<int64_t>(count, 1);
   }
 
   Result<int64_t> count_elements(const Shape& shape) const { return numel(shape).evaluate(sizes_); }
@@ -104,7 +100,7 @@ class CostCounter {
   const Graph& graph_;
   const std::span<const int64_t> sizes_;
   std::map<NodeId, int64_t> reads_;  // elements of each input
-  std::set<NodeId> kept_;            // inputs whose rows an output keeps
+  std::set<NodeId> kept_;            // inputs of which a row is read, and the others are kept
   KernelCost cost_;
 };
 
@@ -115,17 +111,17 @@ Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& ke
   return CostCounter(partition.graph, sizes).run(kernel);
 }
 
-Result<KernelCost> workload_cost(const Graph& workload, Family family,
-                                 std::span<const int64_t> sizes) {
+Result<KernelCost> workload_cost(const Workload& workload, std::span<const int64_t> sizes) {
+  const Graph& graph = workload.graph;
   FusedKernel whole;
-  whole.workload = {workload, family, {}};
-  for (size_t i = 0; i < workload.symbols().size(); ++i)
+  whole.workload = workload;
+  for (size_t i = 0; i < graph.symbols().size(); ++i)
     whole.dims.push_back(Dim::symbol(static_cast<SymbolId>(i)));
-  whole.inputs.assign(workload.inputs().begin(), workload.inputs().end());
-  whole.outputs.assign(workload.outputs().begin(), workload.outputs().end());
-  for (NodeId id = 0; id < workload.size(); ++id)
-    if (workload.node(id).op != Op::kInput) whole.computed.push_back(id);
-  return CostCounter(workload, sizes).run(whole);
+  whole.inputs.assign(graph.inputs().begin(), graph.inputs().end());
+  whole.outputs.assign(graph.outputs().begin(), graph.outputs().end());
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (graph.node(id).op != Op::kInput) whole.computed.push_back(id);
+  return CostCounter(graph, sizes).run(whole);
 }
 
 }  // namespace kiln

@@ -23,7 +23,6 @@ struct KernelCost {
 Result<KernelCost> kernel_cost(const Partition& partition, const FusedKernel& kernel,
                                std::span<const int64_t> sizes);
 // The cost of a whole workload, in the sizes of its own symbols.
-Result<KernelCost> workload_cost(const Graph& workload, Family family,
-                                 std::span<const int64_t> sizes);
+Result<KernelCost> workload_cost(const Workload& workload, std::span<const int64_t> sizes);
 
 }  // namespace kiln

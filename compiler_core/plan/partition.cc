@@ -21,8 +21,7 @@ class Partitioner {
   Partitioner(const Graph& graph, const PartitionOptions& options)
       : graph_(graph),
         options_(options),
-        values_(choose_materialised_values(graph, options.rules)),
-        row_updates_(row_updates(graph)) {}
+        values_(choose_materialised_values(graph, options.rules)) {}
 
   Result<std::vector<FusedKernel>> run() {
     // First every kernel as it was fused. What is stored later to take others apart must not reach
@@ -104,9 +103,7 @@ class Partitioner {
 
   bool updates_rows(const FusedKernel& kernel) const {
     return kernel.workload.family == Family::kPointwise &&
-           std::ranges::all_of(kernel.outputs,
-                               [&](NodeId id) { return row_updates_[static_cast<size_t>(id)]; }) &&
-           find_row_update(kernel.workload.graph);
+           values_.row_updates.are_all(kernel.outputs) && find_row_update(kernel.workload.graph);
   }
 
   // Stores values inside a kernel that keeps no family's rules until its parts keep them, and returns
@@ -236,7 +233,6 @@ class Partitioner {
   const Graph& graph_;
   const PartitionOptions& options_;
   MaterialisedValues values_;
-  const std::vector<bool> row_updates_;  // of the graph's values
   std::vector<FusedKernel> kernels_;
   std::map<NodeId, std::string> taken_apart_;
 };

@@ -1,6 +1,7 @@
 #include "compiler_core/plan/row_update.h"
 
 #include <algorithm>
+#include <set>
 
 #include "compiler_core/plan/sizes.h"
 
@@ -9,17 +10,27 @@ namespace {
 
 constexpr int64_t kLeastBytes = int64_t{64} << 10;
 
+// Looks through what rounds an f32 to a half, and what widens a half.
+NodeId behind_cast(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (node.op != Op::kCast) return id;
+  const DType from = graph.node(node.operands[0]).dtype;
+  const bool widens = is_half(from) && node.dtype == DType::kF32;
+  const bool rounds = from == DType::kF32 && is_half(node.dtype);
+  return widens || rounds ? node.operands[0] : id;
+}
+
 class RowFinder {
  public:
   explicit RowFinder(const Graph& graph) : graph_(graph), users_(users_of(graph)) {}
 
-  // That `output` is written so, of whatever else.
+  // The update that `output` is, whatever else the graph computes.
   std::optional<RowUpdate> find(NodeId output) const {
     RowUpdate found;
-    const NodeId select = behind_cast(output);
+    const NodeId select = behind_cast(graph_, output);
     const Node& node = graph_.node(select);
     if (node.op != Op::kSelect || (select != output && readers(select) != 1)) return std::nullopt;
-    const NodeId base = behind_cast(node.operands[2]);
+    const NodeId base = behind_cast(graph_, node.operands[2]);
     const Node& input = graph_.node(base);
     if (input.op != Op::kInput || input.shape != node.shape ||
         input.dtype != graph_.node(output).dtype || readers(base) != 1 ||
@@ -31,19 +42,17 @@ class RowFinder {
 
   int64_t outputs(NodeId id) const { return std::ranges::count(graph_.outputs(), id); }
 
+  // Whether all that comes of `id`, rounded or not, is the values of `selects`.
+  bool is_of_rows(NodeId id, const std::set<NodeId>& selects) const {
+    const auto& users = users_[static_cast<size_t>(id)];
+    return !users.empty() && std::ranges::all_of(users, [&](NodeId user) {
+      return graph_.node(user).op == Op::kCast ? is_of_rows(user, selects) : selects.contains(user);
+    });
+  }
+
  private:
   int64_t readers(NodeId id) const {
     return std::ssize(users_[static_cast<size_t>(id)]) + outputs(id);
-  }
-
-  // A half's f32, and an f32's half.
-  NodeId behind_cast(NodeId id) const {
-    const Node& node = graph_.node(id);
-    if (node.op != Op::kCast) return id;
-    const DType from = graph_.node(node.operands[0]).dtype;
-    const bool widens = is_half(from) && node.dtype == DType::kF32;
-    const bool rounds = from == DType::kF32 && is_half(node.dtype);
-    return widens || rounds ? node.operands[0] : id;
   }
 
   bool find_index(NodeId id, RowUpdate& found) const {
@@ -99,6 +108,8 @@ int64_t bytes_at_hints(const Graph& graph, NodeId id) {
 }  // namespace
 
 std::optional<RowUpdate> find_row_update(const Graph& graph) {
+  for (const NodeId output : graph.outputs())  // most kernels are none, which costs nothing to see
+    if (graph.node(behind_cast(graph, output)).op != Op::kSelect) return std::nullopt;
   const RowFinder finder(graph);
   std::optional<RowUpdate> all;
   for (const NodeId output : graph.outputs()) {
@@ -114,12 +125,34 @@ std::optional<RowUpdate> find_row_update(const Graph& graph) {
   return all;
 }
 
-std::vector<bool> row_updates(const Graph& graph) {
-  std::vector<bool> updates(static_cast<size_t>(graph.size()), false);
+Dim rows_of_update(const Workload& workload) {
+  if (workload.family != Family::kRowUpdate) return 1;
+  const Graph& graph = workload.graph;
+  const auto update = find_row_update(graph);
+  return update ? graph.node(graph.outputs()[0]).shape[update->axis] : Dim(1);
+}
+
+bool RowUpdates::are_all(const std::vector<NodeId>& values) const {
+  return std::ranges::all_of(values,
+                             [this](NodeId id) { return outputs[static_cast<size_t>(id)]; });
+}
+
+RowUpdates find_row_updates(const Graph& graph) {
+  RowUpdates updates;
+  updates.outputs.assign(static_cast<size_t>(graph.size()), false);
+  updates.row_views = updates.outputs;
   const RowFinder finder(graph);
-  for (const NodeId output : graph.outputs())
-    updates[static_cast<size_t>(output)] = finder.outputs(output) == 1 && finder.find(output) &&
-                                           bytes_at_hints(graph, output) >= kLeastBytes;
+  std::set<NodeId> selects;
+  for (const NodeId output : graph.outputs()) {
+    if (finder.outputs(output) != 1 || bytes_at_hints(graph, output) < kLeastBytes ||
+        !finder.find(output))
+      continue;
+    updates.outputs[static_cast<size_t>(output)] = true;
+    selects.insert(behind_cast(graph, output));
+  }
+  for (NodeId id = 0; !selects.empty() && id < graph.size(); ++id)
+    updates.row_views[static_cast<size_t>(id)] =
+        graph.node(id).op == Op::kView && finder.is_of_rows(id, selects);
   return updates;
 }
 

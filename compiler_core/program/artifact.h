@@ -79,8 +79,8 @@ struct TensorSpec {
 // or the product overflows. Allocates nothing when it succeeds.
 Result<int64_t> element_count(const TensorSpec& spec, std::span<const int64_t> symbols);
 
-// An output of which the kernel writes some elements: its buffer holds the input's when the kernel
-// begins, and may be the input's own. The kernel reads nothing else of either.
+// The buffer of an output that holds the elements of an input when the kernel begins, and may be the same
+// memory. The kernel writes some of them, and of both reads only those.
 struct KeptOutput {
   int output = 0, input = 0;
   bool operator==(const KeptOutput&) const = default;

@@ -383,19 +383,22 @@ Result<Program> read_program(const Json& json) {
 
 }  // namespace
 
-std::vector<std::optional<int>> updated_inputs(const Program& program) {
-  std::vector<std::optional<int>> updated(program.output_buffers.size());
-  const auto buffer = [&](const Launch& launch, size_t arg) -> const Buffer& {
-    return program.buffers[static_cast<size_t>(launch.args[arg])];
-  };
+std::vector<KeptBuffer> kept_buffers(const Program& program) {
+  std::vector<KeptBuffer> kept;
   for (const Launch& launch : program.launches) {
     const Recipe& recipe = program.kernels[static_cast<size_t>(launch.kernel)].recipe;
-    for (const KeptOutput& each : recipe.kept) {
-      const size_t output = recipe.inputs.size() + static_cast<size_t>(each.output);
-      updated[static_cast<size_t>(buffer(launch, output).index)] =
-          buffer(launch, static_cast<size_t>(each.input)).index;
-    }
+    for (const KeptOutput& each : recipe.kept)
+      kept.push_back({launch.args[recipe.inputs.size() + static_cast<size_t>(each.output)],
+                      launch.args[static_cast<size_t>(each.input)]});
   }
+  return kept;
+}
+
+std::vector<std::optional<int>> updated_inputs(const Program& program) {
+  std::vector<std::optional<int>> updated(program.output_buffers.size());
+  const auto place = [&](int buffer) { return program.buffers[static_cast<size_t>(buffer)].index; };
+  for (const KeptBuffer& each : kept_buffers(program))
+    updated[static_cast<size_t>(place(each.output))] = place(each.input);
   return updated;
 }
 

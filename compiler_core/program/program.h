@@ -127,6 +127,11 @@ std::vector<std::vector<int64_t>> sample_sizes(const Program& program);
 
 bool is_verified(const Program& program);  // every kernel of it
 
+// The outputs that keep elements of an input (Recipe::kept), as buffers.
+struct KeptBuffer {
+  int output = 0, input = 0;
+};
+std::vector<KeptBuffer> kept_buffers(const Program& program);
 // By output: the input whose buffer may be given for it too. What the program does not change of it
 // is then not copied. Nothing: the two buffers lie apart.
 std::vector<std::optional<int>> updated_inputs(const Program& program);

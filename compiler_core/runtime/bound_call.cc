@@ -28,7 +28,6 @@ void BoundCall::prepare() {
       arg_buffers_.insert(arg_buffers_.end(), program_.launches[launch].args.begin(),
                           program_.launches[launch].args.end());
   args_.assign(arg_buffers_.size(), 0);
-  note_kept_outputs();
   std::span<const DevicePtr> rest = args_;
   for (const LaunchStep& step : steps_) {
     for (const size_t i : step) {
@@ -39,20 +38,6 @@ void BoundCall::prepare() {
     }
   }
   note_early_reads();
-}
-
-void BoundCall::note_kept_outputs() {
-  kept_.clear();
-  for (const LaunchStep& step : steps_)
-    for (const size_t i : step) {
-      const Launch& launch = program_.launches[i];
-      const Recipe& recipe = program_.kernels[static_cast<size_t>(launch.kernel)].recipe;
-      for (const KeptOutput& each : recipe.kept) {
-        const size_t output = recipe.inputs.size() + static_cast<size_t>(each.output);
-        kept_.push_back({static_cast<size_t>(launch.args[output]),
-                         static_cast<size_t>(launch.args[static_cast<size_t>(each.input)])});
-      }
-    }
 }
 
 void BoundCall::note_early_reads() {
@@ -131,11 +116,13 @@ Status BoundCall::launch(std::span<const DevicePtr> outputs, DevicePtr workspace
   return copy_shared_outputs(outputs, stream);
 }
 
+// An output that keeps elements of an input begins as that one, unless it is the same memory.
 Status BoundCall::copy_kept_inputs(Stream stream) const {
-  for (const Kept& each : kept_) {
-    if (pointers_[each.output] == pointers_[each.input]) continue;
-    TRY_STATUS(device_.copy_on_device(pointers_[each.output], pointers_[each.input],
-                                      sizes_.bytes[each.output], stream));
+  for (const KeptBuffer& each : kept_) {
+    const auto output = static_cast<size_t>(each.output), input = static_cast<size_t>(each.input);
+    if (pointers_[output] == pointers_[input] || sizes_.bytes[output] == 0) continue;
+    TRY_STATUS(
+        device_.copy_on_device(pointers_[output], pointers_[input], sizes_.bytes[output], stream));
   }
   return {};
 }

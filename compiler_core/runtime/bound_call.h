@@ -19,7 +19,7 @@ class BoundCall {
  public:
   // Both outlive this. `kernels`: one for each of the program's.
   BoundCall(const Program& program, const LoadedKernels& kernels, const Device& device)
-      : program_(program), kernels_(kernels), device_(device) {}
+      : program_(program), kernels_(kernels), device_(device), kept_(kept_buffers(program)) {}
 
   bool is_sized_for(std::span<const int64_t> dims) const;
   // Errors as sizes_of_call().
@@ -41,7 +41,6 @@ class BoundCall {
 
  private:
   void prepare();
-  void note_kept_outputs();
   void note_early_reads();
   void find_ready(std::span<const DevicePtr> outputs);
   Status check_pointer(DevicePtr pointer, size_t buffer, std::string_view what) const;
@@ -53,6 +52,7 @@ class BoundCall {
   const Program& program_;
   const LoadedKernels& kernels_;
   const Device& device_;
+  const std::vector<KeptBuffer> kept_;
 
   CallSizes sizes_;  // of the last call
   bool sized_ = false;
@@ -67,11 +67,6 @@ class BoundCall {
     size_t call, input, buffer;
   };
   std::vector<EarlyRead> early_reads_;
-  // An output that keeps elements of an input: where the two lie apart, it is copied first.
-  struct Kept {
-    size_t output, input;  // buffers
-  };
-  std::vector<Kept> kept_;
 };
 
 }  // namespace kiln

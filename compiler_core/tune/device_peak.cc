@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "compiler_core/plan/row_update.h"
+
 namespace kiln {
 namespace {
 
@@ -54,19 +56,21 @@ DevicePeak cuda_peak(const Target& target) {
   return {0, 0, 0, 0, "nothing is known about " + target.to_string()};
 }
 
-double impossible_us(const Graph& graph, const Target& target) {
+double impossible_us(const Workload& workload, const Target& target) {
   constexpr double kCoreGbPerS = 64 * 6;  // a vector of 64 bytes a cycle, at 6 GHz
   constexpr double kCacheOverMemory = 4;  // of a GPU
   const double gb_per_s = target.backend == Backend::kCuda
                               ? kCacheOverMemory * cuda_peak(target).gb_per_s
                               : kCoreGbPerS * std::max(target.units, 1);
+  const Dim rows = rows_of_update(workload);
   double bytes = 0;
-  for (const NodeId output : graph.outputs()) {
-    const Node& node = graph.node(output);
+  for (const NodeId output : workload.graph.outputs()) {
+    const Node& node = workload.graph.node(output);
     const Dim count = numel(node.shape);
     if (!count.is_constant()) return 0;
     bytes += static_cast<double>(count.constant()) * static_cast<double>(size_of(node.dtype));
   }
+  bytes /= static_cast<double>(rows.constant());
   return gb_per_s > 0 ? bytes / gb_per_s * 1e-3 / 2 : 0;
 }
 

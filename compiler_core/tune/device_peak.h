@@ -29,9 +29,9 @@ DevicePeak cuda_peak(const Target& target);
 // a cycle), memory as measured by the caller.
 DevicePeak cpu_peak(const Target& target, double clock_ghz, double measured_gb_per_s);
 
-// Half of the least time that any device of `target` needs for a kernel that computes `graph`, in
+// Half of the least time that any device of `target` needs for a kernel of `workload`, in
 // microseconds: what it stores, at what a core or a GPU's second-level cache can take. A worker that
 // reports less has not run it. 0 where nothing is known, or for sizes that are symbols.
-double impossible_us(const Graph& graph, const Target& target);
+double impossible_us(const Workload& workload, const Target& target);
 
 }  // namespace kiln

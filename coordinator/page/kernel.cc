@@ -191,8 +191,7 @@ Document kernel(const Snapshot& now, const KernelFacts& facts, const Query& quer
                   {"programs", "Programs with it",
                    linked(text("look in the cache"), "/cache?filter=" + facts.key.hex())}}};
   if (facts.stored && now.sees_details)
-    if (const auto workload = workload_facts(facts.stored->workload_text, Family::kPointwise);
-        !workload.sources.empty())
+    if (const auto workload = workload_facts(*facts.stored); !workload.sources.empty())
       programs.facts.push_back({"sources", "First tuned for", text(workload.sources)});
   page.blocks.emplace_back(std::move(programs));
   const Resources resources = resources_of(facts.records);

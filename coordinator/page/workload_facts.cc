@@ -11,9 +11,10 @@
 
 namespace kiln::page {
 
-WorkloadFacts workload_facts(const std::string& workload_text, Family family) {
-  const auto graph = parse_graph(workload_text);
-  if (!graph) return {};
+WorkloadFacts workload_facts(const StoredKernel& kernel) {
+  const auto graph = parse_graph(kernel.workload_text);
+  const auto family = parse_family(kernel.kernel.family);
+  if (!graph || !family) return {};
   std::vector<std::pair<std::string_view, int>> operations;
   std::vector<std::string_view> sources;
   for (NodeId id = 0; id < graph->size(); ++id) {
@@ -34,7 +35,7 @@ WorkloadFacts workload_facts(const std::string& workload_text, Family family) {
   }
   WorkloadFacts found;
   if (graph->symbols().empty())
-    if (auto cost = workload_cost(*graph, family, {})) found.cost = *cost;
+    if (auto cost = workload_cost({*graph, *family, {}}, {})) found.cost = *cost;
   for (const auto& [name, times] : operations)
     found.operations += fmt::format("{}{}{}", found.operations.empty() ? "" : ", ", name,
                                     times > 1 ? fmt::format(" x{}", times) : "");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cache/store.h"
 #include "compiler_core/plan/kernel_cost.h"
 
 namespace kiln::page {
@@ -16,7 +17,7 @@ struct WorkloadFacts {
   std::optional<KernelCost> cost{};  // none where sizes vary
 };
 
-// `workload_text`: as print_with_origins() gives it. Nothing is known of what is no such text.
-WorkloadFacts workload_facts(const std::string& workload_text, Family family);
+// Nothing is known of a kernel whose workload was not stored.
+WorkloadFacts workload_facts(const StoredKernel& kernel);
 
 }  // namespace kiln::page

@@ -312,10 +312,7 @@ std::map<Digest, page::WorkloadFacts> PageServer::workloads_of(const Program& pr
     const auto stored = source_.store().listed_kernel(kernel.key);
     if (!stored) continue;
     bytes += stored->workload_text.size();
-    workloads.emplace(
-        kernel.key,
-        page::workload_facts(stored->workload_text,
-                             parse_family(stored->kernel.family).value_or(Family::kPointwise)));
+    workloads.emplace(kernel.key, page::workload_facts(*stored));
   }
   return workloads;
 }

@@ -166,7 +166,7 @@ Result<PlannedKernel> plan_kernel(const Workload& workload, const StartPlan& req
   }
   kernel.workload_text = print_with_origins(workload.graph);
   if (kernel.workload_text.size() > kMaxWorkloadBytes) kernel.workload_text = print(workload.graph);
-  kernel.impossible_us = impossible_us(workload.graph, request.target);
+  kernel.impossible_us = impossible_us(workload, request.target);
   TRY(SearchSpace space,
       ranked_space(workload, request.target, is_timed ? Libraries::kTake : Libraries::kLeaveOut));
   kernel.schedules = std::move(space.schedules);

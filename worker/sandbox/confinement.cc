@@ -75,7 +75,7 @@ class Child {
     check("signals", reset_signals());
     check("setsid", call(SYS_setsid));
     call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    arrange_descriptors();
+    arrange_descriptors();  // before anything waits: we have copies of the parent's locks
     await_parent();
     if (plan_.namespaces) call(SYS_unshare, CLONE_NEWIPC);  // where a unit or a profile allows it
     // As the parent's user, who may see the folders; in it all belongs to nobody.
@@ -122,8 +122,7 @@ class Child {
     return 0;
   }
 
-  // A parent that was killed before it could let us go ends this too: nobody else has the other end, and
-  // we have no lock of its.
+  // The read ends when the parent is killed: nobody has the other end of the pipe by then, not even we.
   KILN_IN_CHILD void await_parent() const {
     char byte = 0;
     if (call(SYS_read, go_, &byte, 1) != 1) fail("parent", EPIPE);

@@ -81,6 +81,7 @@ class GraphCompiler:
                     self._constants[self._slot(node)] = constant
         self._trusted = set(placeholders)
         self._device = main_device(self._graph)
+        self._rows: dict[fx.Node, fx.Node] = {}  # writes of one row: see write_in_place()
         self._output = next(node for node in self._graph.nodes if node.op == "output")
         #: strides of outputs that are not those that torch inferred
         self.strides: dict[fx.Node, tuple[Any, ...]] = {}
@@ -116,7 +117,7 @@ class GraphCompiler:
         target_of(self._device)
         ignore_generator_state(self._graph)
         write_where_it_lies(self._graph)
-        self._rows = write_in_place(self._graph)
+        self._rows.update(write_in_place(self._graph))
         self.report.refused = refusals(self._graph, self._device)
         trusted = frozenset(self._trusted)
         while (steps := self._steps()) is None or self._makes_eager(steps):  # more nodes are refused each time

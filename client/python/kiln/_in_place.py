@@ -17,7 +17,6 @@ from kiln._emit import value_of
 
 _aten = torch.ops.aten
 LEAST_BYTES = 64 << 10  # smaller ones cost less to copy than a program that is cut in two
-_LEAST_BYTES_OF_PROGRAMS = 64 << 10  # of what they write in place
 
 
 def write_slice(base: torch.Tensor, value: torch.Tensor, *where: Any, **named: Any) -> torch.Tensor:
@@ -142,11 +141,10 @@ def write_in_place(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
     """
     rows: dict[fx.Node, fx.Node] = {}
     for final in [node for node in graph.nodes if is_final_write(node)]:
-        given = final.all_input_nodes[0]
-        if _bytes(value_of(given)) < LEAST_BYTES:
+        if _bytes(value_of(final.all_input_nodes[0])) < LEAST_BYTES:
             continue
         chain = _written(final)
-        if len(chain) == 1 and _writes_one_row(chain[0]) and _bytes(value_of(given)) >= _LEAST_BYTES_OF_PROGRAMS:
+        if len(chain) == 1 and _writes_one_row(chain[0]):
             rows[chain[0]] = final
             continue
         for node in chain:

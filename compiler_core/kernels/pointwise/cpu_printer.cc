@@ -7,7 +7,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
-#include "compiler_core/kernels/pointwise/row_place.h"
+#include "compiler_core/kernels/pointwise/written_row.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cpu_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -21,12 +21,11 @@ constexpr size_t kMostCuts = 8;
 
 class PointwiseKernel {
  public:
-  // `update`: what is written of the outputs; all of them where there is none.
+  // `row`: what is written of the outputs; all of them where there is none.
   PointwiseKernel(const Graph& graph, const CpuPointwiseSchedule& schedule,
-                  std::optional<RowUpdate> update = {})
-      : graph_(graph), schedule_(schedule), printer_(graph), update_(std::move(update)) {
-    sizes_ = graph.node(graph.outputs()[0]).shape;
-    if (update_) sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(update_->axis));
+                  std::optional<WrittenRow> row = {})
+      : graph_(graph), schedule_(schedule), printer_(graph), row_(std::move(row)) {
+    sizes_ = row_ ? row_->other_axes() : graph.node(graph.outputs()[0]).shape;
     for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ = rows_ * sizes_[k];
     if (!sizes_.empty()) columns_ = sizes_.back();
     // A block is some whole rows, a piece of one, or a tile.
@@ -71,7 +70,7 @@ class PointwiseKernel {
                                             : preamble(graph_, schedule_.lanes);
     source.text += entry_function("kernel", graph_, body);
     source.recipe = argument_recipe(graph_);
-    if (update_) source.recipe.kept = kept_outputs(graph_, *update_);
+    if (row_) source.recipe.kept = row_->kept_outputs();
     source.recipe.phases = {
         {"kernel", Grid(std::vector<GridAxis>{{rows_, block_rows_}, {columns_, block_columns_}})}};
     return source;
@@ -100,7 +99,7 @@ class PointwiseKernel {
       : graph_(other.graph_),
         schedule_(other.schedule_),
         printer_(other.graph_),
-        update_(other.update_),
+        row_(other.row_),
         sizes_(other.sizes_),
         rows_(other.rows_),
         columns_(other.columns_) {}
@@ -127,7 +126,7 @@ class PointwiseKernel {
             LoopVar{fmt::format("i{}", k), LoopVar::Kind::kScalar, Level::kOuter, 0, sizes_[k]});
       if (!sizes_.empty())
         at[v].push_back(LoopVar{vectors[v], LoopVar::Kind::kVector, Level::kInner, begin, end});
-      if (update_) row_ = put_into_row(graph_, *update_, row_, printer_, at[v]);
+      if (row_) row_->put(at[v], printer_);
     }
     if (vectors.size() > 1)
       for (NodeId id = 0; id < graph_.size(); ++id)
@@ -149,9 +148,8 @@ class PointwiseKernel {
   const CpuPointwiseSchedule schedule_;
   ExpressionPrinter printer_;
   const std::vector<bool> in_space_ = nodes_in_space(graph_);
-  const std::optional<RowUpdate> update_;
-  std::string row_;  // the variable that says which row is written
-  Shape sizes_;      // of what is written
+  std::optional<WrittenRow> row_;
+  Shape sizes_;  // of what is written
   Dim rows_ = 1, columns_ = 1;
   int64_t block_rows_ = 1, block_columns_ = 1;
   bool stream_ = false;
@@ -160,8 +158,7 @@ class PointwiseKernel {
 }  // namespace
 
 Result<Source> print_cpu_row_update(const Graph& graph, const CpuRowUpdateSchedule& schedule) {
-  return PointwiseKernel(graph, {schedule.lanes, 1, schedule.block}, find_row_update(graph))
-      .print();
+  return PointwiseKernel(graph, {schedule.lanes, 1, schedule.block}, WrittenRow(graph)).print();
 }
 
 Result<Source> print_cpu_pointwise(const Graph& graph, const CpuPointwiseSchedule& schedule) {

@@ -8,7 +8,7 @@
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise_streams.h"
-#include "compiler_core/kernels/pointwise/row_place.h"
+#include "compiler_core/kernels/pointwise/written_row.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/printing/size.h"
@@ -21,18 +21,17 @@ constexpr int64_t kMostShortNumber = int64_t{1} << 30;
 
 class CudaPointwiseKernel {
  public:
-  // `update`: what is written of the outputs; all of them where there is none.
+  // `row`: what is written of the outputs; all of them where there is none.
   CudaPointwiseKernel(const Graph& graph, const CudaPointwiseSchedule& schedule,
-                      std::optional<RowUpdate> update = {})
+                      std::optional<WrittenRow> row = {})
       : graph_(graph),
         schedule_(schedule),
         printer_(graph, Dialect::kCuda),
-        update_(std::move(update)),
-        sizes_(graph.node(graph.outputs()[0]).shape) {
-    if (update_) sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(update_->axis));
+        row_(std::move(row)),
+        sizes_(row_ ? row_->other_axes() : graph.node(graph.outputs()[0]).shape) {
     if (!sizes_.empty()) columns_ = sizes_.back();
     for (size_t k = 0; k + 1 < sizes_.size(); ++k) rows_ = rows_ * sizes_[k];
-    if (!graph.symbols().empty() || update_) {
+    if (!graph.symbols().empty() || row_) {
       schedule_.map = PointwiseMap::kRows;
       if (!rows_.is(1) && !is_multiple(columns_, schedule.lanes)) schedule_.lanes = 1;
     }
@@ -54,7 +53,7 @@ class CudaPointwiseKernel {
                   cuda_kernel("kernel", graph_, schedule_.threads, 1, body);
     source.recipe = argument_recipe(graph_);
     source.recipe.phases = {{"kernel", blocks_, schedule_.threads, 1, 0}};
-    if (update_) source.recipe.kept = kept_outputs(graph_, *update_);
+    if (row_) source.recipe.kept = row_->kept_outputs();
     return source;
   }
 
@@ -121,8 +120,8 @@ class CudaPointwiseKernel {
   // The stores of all outputs, behind the loads of all vectors: as many as possible are in flight
   // at once.
   void print_stores(std::vector<Place> at) {
-    if (update_)
-      for (Place& place : at) row_ = put_into_row(graph_, *update_, row_, printer_, place);
+    if (row_)
+      for (Place& place : at) row_->put(place, printer_);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       const bool loads = node.op == Op::kInput || node.op == Op::kConcat ||
@@ -254,9 +253,8 @@ class CudaPointwiseKernel {
   CudaPointwiseSchedule schedule_;
   ExpressionPrinter printer_;
   const std::vector<bool> in_space_ = nodes_in_space(graph_);
-  const std::optional<RowUpdate> update_;
-  std::string row_;  // the variable that says which row is written
-  Shape sizes_;      // of what is written
+  std::optional<WrittenRow> row_;
+  const Shape sizes_;  // of what is written
   Dim rows_ = 1, columns_ = 1;
   Dim row_vectors_ = 1;
   std::string numbers_, last_;  // how much is numbered; the last number
@@ -271,7 +269,7 @@ class CudaPointwiseKernel {
 }  // namespace
 
 Result<Source> print_cuda_row_update(const Graph& graph, const CudaRowUpdateSchedule& schedule) {
-  return CudaPointwiseKernel(graph, {schedule.lanes, schedule.threads, 1}, find_row_update(graph))
+  return CudaPointwiseKernel(graph, {schedule.lanes, schedule.threads, 1}, WrittenRow(graph))
       .print();
 }
 

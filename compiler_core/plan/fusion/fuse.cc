@@ -35,7 +35,7 @@ struct Kernel {
   KernelOutputs outputs;      // empty: joined into another
   std::vector<NodeId> reads;  // inputs and stored values
   bool product = false;       // has a matmul, a convolution or a node that is a kernel of its own
-  bool updates_rows = false;  // of what its outputs' buffers hold
+  bool updates_rows = false;  // a row update (row_update.h)
   NodeId first_operand = kInvalidNode;  // of its matmul; kInvalidNode: it has none
   std::optional<ReductionSizes> reduction;
   Dim elements;  // of the iteration space
@@ -59,7 +59,6 @@ class Fuser {
         rules_(rules),
         values_(values),
         is_output_(outputs_of(graph)),
-        row_updates_(row_updates(graph)),
         owner_(static_cast<size_t>(graph.size()), -1),
         readers_(static_cast<size_t>(graph.size())),
         block_(static_cast<size_t>(graph.size())) {
@@ -99,11 +98,6 @@ class Fuser {
   std::set<int>& readers(NodeId id) { return readers_[static_cast<size_t>(id)]; }
   Dim elements(NodeId id) const { return numel(graph_.node(id).shape); }
 
-  bool all_are_row_updates(const KernelOutputs& outputs) const {
-    return std::ranges::all_of(outputs,
-                               [&](NodeId id) { return row_updates_[static_cast<size_t>(id)]; });
-  }
-
   Kernel describe(KernelOutputs outputs) const {
     Kernel kernel;
     std::vector<NodeId> stack(outputs.begin(), outputs.end());
@@ -135,7 +129,8 @@ class Fuser {
       }
       stack.insert(stack.end(), node.operands.begin(), node.operands.end());
     }
-    kernel.updates_rows = !kernel.product && !kernel.reduction && all_are_row_updates(outputs);
+    kernel.updates_rows =
+        !kernel.product && !kernel.reduction && values_.row_updates.are_all(outputs);
     kernel.outputs = std::move(outputs);
     return kernel;
   }
@@ -224,7 +219,7 @@ class Fuser {
     }
   }
 
-  // Joins each kernel that updates a row with the last one before it that does.
+  // Joins each row update with the last one before it.
   void join_row_updates() {
     std::optional<int> last;
     for (int k = 0; k < static_cast<int>(kernels_.size()); ++k) {
@@ -344,7 +339,7 @@ class Fuser {
     const auto made = make_workload(cut->graph);
     if (!made) return false;
     const Graph& graph = made->workload.graph;
-    if (made->workload.family == Family::kPointwise && all_are_row_updates(outputs))
+    if (made->workload.family == Family::kPointwise && values_.row_updates.are_all(outputs))
       return find_row_update(graph).has_value();
     ElementLoads loads(graph, [&](NodeId id) { return graph.node(id).op == Op::kInput; });
     for (NodeId id = 0; id < graph.size(); ++id)
@@ -374,7 +369,6 @@ class Fuser {
   const PartitionRules& rules_;
   MaterialisedValues& values_;
   std::vector<bool> is_output_;
-  const std::vector<bool> row_updates_;
   std::vector<Kernel> kernels_;
   std::vector<int> owner_;              // by node: the kernel that stores it
   std::vector<std::set<int>> readers_;  // by node: the kernels that read it from memory

@@ -11,7 +11,6 @@
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
 #include "compiler_core/plan/picked_products.h"
-#include "compiler_core/plan/row_update.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -54,10 +53,7 @@ class Chooser {
     for (NodeId id = 0; id < graph.size(); ++id)
       if (attention_of_[static_cast<size_t>(id)].is_log_sums)
         log_sums_of_[attention_product(id)] = id;
-    const std::vector<bool> updates = row_updates(graph);
-    for (const NodeId id : graph.outputs())
-      if (updates[static_cast<size_t>(id)])
-        row_selects_.insert(graph.node(id).op == Op::kSelect ? id : graph.node(id).operands[0]);
+    values_.row_updates = find_row_updates(graph);
     in_gradient_.assign(static_cast<size_t>(graph.size()), false);
     if (!rules.gradients) return;
     for (const AttentionGradient& kernel : attention_gradients(graph, users_)) {
@@ -255,19 +251,12 @@ class Chooser {
     if (!rules_.widen_stored && !users.empty() && std::ranges::all_of(users, multiplies))
       return {};  // matmul() sees to it
     // Arithmetic below a View is arithmetic on fewer elements: worth a small buffer. Not where one row
-    // of the View is all that is written.
-    if (is_elementwise(node(x).op) && !is_written_as_row(id)) {
+    // of the View is all that is computed.
+    if (is_elementwise(node(x).op) && !values_.row_updates.row_views[static_cast<size_t>(id)]) {
       store_narrow(x);
       return {};
     }
     return {State::kFree, {}, true, s.depth};
-  }
-
-  bool is_written_as_row(NodeId id) const {
-    const auto& users = users_[static_cast<size_t>(id)];
-    return !users.empty() && std::ranges::all_of(users, [&](NodeId user) {
-      return node(user).op == Op::kCast ? is_written_as_row(user) : row_selects_.contains(user);
-    });
   }
 
   State indirect(const Node& n) {
@@ -528,7 +517,6 @@ class Chooser {
   ElementLoads loads_;
   std::unordered_map<NodeId, NodeId> log_sums_of_;  // by the product of an attention
   std::vector<bool> in_gradient_;  // by node: inside of the gradient of an attention
-  std::set<NodeId> row_selects_;   // of what is written as one row
   std::set<NodeId> gradient_ends_;
   std::vector<bool> in_place_;  // by node: computed by the products that read it, for themselves
   MaterialisedValues values_;

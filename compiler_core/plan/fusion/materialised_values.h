@@ -8,6 +8,7 @@
 
 #include "compiler_core/ir/graph.h"
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/row_update.h"
 
 namespace kiln {
 
@@ -34,6 +35,7 @@ struct MaterialisedValues {
   std::unordered_map<NodeId, NodeId> product_view;
   // Maps a further output of a kernel of attention or of its gradient to the first one.
   std::unordered_map<NodeId, NodeId> beside;
+  RowUpdates row_updates;
 
   bool operator[](NodeId id) const { return stored[static_cast<size_t>(id)]; }
 };

@@ -359,21 +359,23 @@ TEST(ProgramView, NamesWhatItsKernelsFused) {
   ProgramFacts facts{kProgram};
   facts.program = stored_program();
   facts.stored = ListedProgram{kProgram, "", 2'000, 5'000, true};
-  facts.workloads = {
-      {kKernel, workload_facts("kiln.graph 1\n%0 = input 0 : f32[4]\n"
-                               "%1 = exp %0 : f32[4]\n%2 = add %1 %0 : f32[4]\n"
-                               "%3 = exp %2 : f32[4]\nreturn %3\n"
-                               "#from\taten.silu.default\t<b>.py:3 in f\tact\t%1 %2\n"
-                               "#from\taten.exp.default\tmodel.py:9 in f\t\t%3 %0\n",
-                               Family::kPointwise)}};
+  StoredKernel kernel;
+  kernel.kernel.family = "pointwise";
+  kernel.workload_text =
+      "kiln.graph 1\n%0 = input 0 : f32[4]\n%1 = exp %0 : f32[4]\n%2 = add %1 %0 : f32[4]\n"
+      "%3 = exp %2 : f32[4]\nreturn %3\n"
+      "#from\taten.silu.default\t<b>.py:3 in f\tact\t%1 %2\n"
+      "#from\taten.exp.default\tmodel.py:9 in f\t\t%3 %0\n";
+  facts.workloads = {{kKernel, workload_facts(kernel)}};
   const Document view = program(Snapshot{}, facts, {});
   EXPECT_EQ(json_of(view)["kernels"][0]["operations"], "exp x2, add");
   EXPECT_EQ(json_of(view)["kernels"][0]["sources"], "<b>.py:3 in f, model.py:9 in f");
   EXPECT_NE(to_html(view, {.path = "/"}).find("&lt;b&gt;.py:3 in f"), std::string::npos);
   EXPECT_DOUBLE_EQ(json_of(view)["kernels"][0]["bound_us"].get<double>(), 4 * 2 * 4 / 4300e3)
       << "of what it computes";
-  EXPECT_EQ(workload_facts("<script>", Family::kPointwise).operations, "");
-  EXPECT_EQ(workload_facts("", Family::kPointwise).sources, "");
+  kernel.workload_text = "<script>";
+  EXPECT_EQ(workload_facts(kernel).operations, "");
+  EXPECT_EQ(workload_facts(StoredKernel{}).sources, "");
 }
 
 TEST(ProgramView, OfAMissNamesWhatThereIsOfItsGraph) {

@@ -1,15 +1,19 @@
-// The templates of kRowUpdate.
-#include "compiler_core/plan/row_update.h"
-
+// The templates of row updates, for both backends: a row is too small for many ways to walk it.
 #include <algorithm>
 
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/pointwise/cpu_pointwise.h"
 #include "compiler_core/kernels/pointwise/cuda_pointwise.h"
 #include "compiler_core/kernels/printed_template.h"
+#include "compiler_core/plan/row_update.h"
 
 namespace kiln {
 namespace {
+
+Status check_row_update(const Workload& workload) {
+  if (find_row_update(workload.graph)) return {};
+  return fail(Code::kUnsupported, "the workload updates no row");
+}
 
 // 16 bytes of the widest output, where as many divide its innermost axis.
 std::vector<Schedule> cuda_candidates(const Workload& workload, const Target&) {
@@ -43,6 +47,7 @@ const KernelTemplate& cuda_row_update() {
       .version = 1,
       .backend = Backend::kCuda,
       .family = Family::kRowUpdate,
+      .check = check_row_update,
       .candidates = cuda_candidates,
       .print = print_cuda_row_update,
   });
@@ -54,6 +59,7 @@ const KernelTemplate& cpu_row_update() {
       .version = 1,
       .backend = Backend::kCpu,
       .family = Family::kRowUpdate,
+      .check = check_row_update,
       .candidates = cpu_candidates,
       .print = print_cpu_row_update,
   });
