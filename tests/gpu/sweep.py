@@ -5,7 +5,7 @@
     python3 sweep.py --run DIR                  on a GPU
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
-last, attention, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
+last, attention, attention of few keys or one row, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
 of experts, products of few rows, products of one first operand, products of little depth. Outputs and temporaries are poisoned before each
 launch. Exit code 1 when a result is wrong."""
 
@@ -48,6 +48,11 @@ def windows(x, w, b, *residual, stride, zeros, dilation, last):
 
 def attention(q, k, v, causal):
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def masked_attention(q, k, v, *bias):
+    """Keys and values may have fewer heads."""
+    return F.scaled_dot_product_attention(q, k, v, bias[0] if bias else None, enable_gqa=True)
 
 
 def projected_attention(x, w, b, heads, causal):
@@ -105,8 +110,8 @@ def experts_in_f64(x, w, ends, *added, transposed):
     return F.silu(y + added[0]) if added else y
 
 
-FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, projected_attention, patches,
-                                     narrow, experts, few_rows, joined, flat)}
+FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, masked_attention,
+                                     projected_attention, patches, narrow, experts, few_rows, joined, flat)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -149,7 +154,19 @@ def shapes(seed):
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
     found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
-    return found + joined_shapes(r, 30) + flat_shapes(r, 24)
+    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40)
+
+
+def masked_shapes(r, count):
+    """One row of many keys, or many rows of few keys."""
+    found = []
+    for i in range(count):
+        batch, heads, sharing, depth = r(1, 4), r(1, 9), (1, 1, 4, 7)[r(0, 3)], (64, 128, 32, 80, 64, 16)[r(0, 5)]
+        rows, keys = (1, r(512, 5000)) if i % 2 else (r(64, 700), r(64, 256))
+        bias = [(batch, 1, rows, keys)] if i % 3 == 0 else []
+        found.append(("masked_attention", {}, [(batch, heads * sharing, rows, depth)] +
+                      [(batch, heads, keys, depth)] * 2 + bias, "float16" if i % 4 > 1 else "bfloat16"))
+    return found
 
 
 def expert_shapes(r, count):
@@ -289,7 +306,7 @@ def run(folder):
     done, worst, wrong = collections.Counter(), collections.defaultdict(float), 0
     for name in sorted(table, key=natural):
         function, arguments, sizes, dtype = table[name]
-        scales = [0.1 if i == 1 and function not in ("attention", "narrow") else 1.0 for i in range(len(sizes))]
+        scales = [0.1 if i == 1 and function not in ("attention", "masked_attention", "narrow") else 1.0 for i in range(len(sizes))]
         if function == "joined":
             scales[1:] = [sizes[0][1] ** -0.5] * (len(sizes) - 1)
         inputs = [random_input(*each, sizes[0][0]) for each in zip(sizes, dtypes(sizes, dtype), scales)]

@@ -191,6 +191,10 @@ def attention():
     yield attention_case("causal 1x32x512x64", 1, 32, 32, 512, 512, 64, True)
     yield attention_case("32x12x197x64", 32, 12, 12, 197, 197, 64)
     yield attention_case("16x16x577x64", 16, 16, 16, 577, 577, 64)
+    yield attention_case("64x12x128x64", 64, 12, 12, 128, 128, 64)
+    yield attention_case("2x10x4096/77x64", 2, 10, 10, 4096, 77, 64)
+    yield attention_case("8x12x197x64", 8, 12, 12, 197, 197, 64)
+    yield attention_case("16x16x256x128", 16, 16, 16, 256, 256, 128)
     yield attention_case("16x16x257x80", 16, 16, 16, 257, 257, 80)
     yield attention_case("decode 32x32x1x4096x128", 32, 32, 32, 1, 4096, 128)
     yield attention_case("decode 16x32x1x1024x64", 16, 32, 32, 1, 1024, 64)
@@ -388,22 +392,22 @@ class StaticStep(torch.nn.Module):
     """The same with a cache of one length, of which the step writes its last position."""
 
     def __init__(self, model, batch, length):
+        from transformers import StaticCache
         super().__init__()
-        self.model, self.length = model, length
         config = model.config
+        self.model = model
+        self.__dict__["cache"] = StaticCache(config=config, max_cache_len=length)
         width = config.hidden_size // config.num_attention_heads
         for i in range(2 * config.num_hidden_layers):
             self.register_buffer(f"past{i}", torch.randn(batch, config.num_key_value_heads, length, width).to(BF16))
         self.register_buffer("position", torch.tensor([length - 1]))
 
     def forward(self, ids):
-        from transformers import StaticCache
-        cache = StaticCache(config=self.model.config, max_cache_len=self.length)
-        for number, layer in enumerate(cache.layers):
-            keys, values = getattr(self, f"past{2 * number}"), getattr(self, f"past{2 * number + 1}")
-            layer.lazy_initialization(keys, values)
-            layer.keys, layer.values = keys, values
-        return self.model(ids, past_key_values=cache, position_ids=self.position[None], cache_position=self.position).logits
+        for number, layer in enumerate(self.cache.layers):
+            layer.keys, layer.values = getattr(self, f"past{2 * number}"), getattr(self, f"past{2 * number + 1}")
+            layer.dtype, layer.device, layer.is_initialized = layer.keys.dtype, layer.keys.device, True
+            layer.cumulative_length = self.position[0] + 0  # update() adds to it in place
+        return self.model(ids, past_key_values=self.cache, position_ids=self.position[None]).logits
 
 
 def llama_step(batch, past, kind=CachedStep):

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/attention/attention_text.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
+#include "compiler_core/kernels/wgmma/attention_result.h"
 #include "compiler_core/kernels/wgmma/operand_maps.h"
 #include "compiler_core/kernels/wgmma/wgmma_attention.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
@@ -26,8 +28,8 @@ int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProb
   const int64_t depth = round_up(problem.depth, kBoxWidth),
                 room = round_up(problem.columns, kBoxWidth);
   const int64_t tile = schedule.keys * depth + round_up(schedule.keys, kBoxWidth) * room;
-  return 2 * (schedule.groups * 64 * depth + schedule.stages * tile) + 8 + 32 * schedule.stages +
-         1024;
+  return 2 * (schedule.query_slots() * schedule.groups * 64 * depth + schedule.stages * tile) +
+         16 * schedule.query_slots() + 32 * schedule.stages + 1024;
 }
 
 // Scores in f32 and as weights, and sums.
@@ -42,20 +44,23 @@ bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& proble
 
 class WgmmaAttentionKernel {
  public:
-  WgmmaAttentionKernel(const Graph& graph, const WgmmaAttentionSchedule& schedule)
+  WgmmaAttentionKernel(const Graph& graph, const WgmmaAttentionSchedule& schedule, int sms)
       : graph_(graph),
         schedule_(schedule),
+        at_once_(int64_t{sms} * schedule.blocks),
         text_(graph, schedule.groups * 64, schedule.keys),
         problem_(text_.problem()),
         columns_(static_cast<int>(round_up(problem_.columns, 8))),
-        boxes_(ends_in_boxes()) {}
+        result_(graph, text_) {}
 
   Source print() const {
     Source source;
     source.recipe = argument_recipe(graph_);
     Phase phase;
     phase.entry = "attend_blocks";
-    phase.grid = Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, text_.rows()}});
+    phase.grid = schedule_.persistent
+                     ? Grid(Dim(std::min(items(), at_once_)))
+                     : Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, text_.rows()}});
     phase.threads = schedule_.threads();
     phase.shared_bytes = static_cast<int>(shared_bytes(schedule_, problem_));
     KernelParameters parameters(graph_);
@@ -63,13 +68,14 @@ class WgmmaAttentionKernel {
         "query", map_of(problem_.query, problem_.rows, problem_.depth, schedule_.groups * 64));
     parameters.add_map("key", map_of(problem_.key, problem_.keys, problem_.depth, schedule_.keys));
     parameters.add_map("value", map_of(problem_.value, problem_.keys, problem_.columns, kBoxWidth));
-    if (boxes_) parameters.add_map("out", map_of(output(), problem_.rows, problem_.columns, 16));
+    result_.add_map(parameters);
     source.text = cuda_preamble(graph_, text_.lanes(), {"warpgroup.cuh", "ring.cuh"}) +
                   text_.print_problem() + print_tiling() +
                   print_wgmma({"keys_multiply", problem_.stored, problem_.stored, schedule_.keys}) +
                   print_wgmma({"values_multiply", problem_.stored, problem_.stored, columns_, true,
                                false, true}) +
-                  std::string(device_text("wgmma_attention.cuh")) + print_out() +
+                  std::string(device_text("wgmma_attention_rows.cuh")) +
+                  std::string(device_text("wgmma_attention.cuh")) + result_.print_out() +
                   cuda_kernel("attend_blocks", graph_, schedule_.threads(), schedule_.blocks,
                               print_body(), parameters.text());
     phase.arguments = std::move(parameters).arguments();
@@ -78,44 +84,6 @@ class WgmmaAttentionKernel {
   }
 
  private:
-  bool has_log_sums() const { return problem_.outputs.log_sums >= 0; }
-
-  // Whether results are rounded and nothing else, and fit where queries were.
-  bool ends_in_boxes() const {
-    const Node& out = graph_.node(graph_.outputs()[static_cast<size_t>(problem_.outputs.result)]);
-    return out.op == Op::kCast && out.operands[0] == problem_.result &&
-           out.dtype == problem_.stored && problem_.columns % 8 == 0 &&
-           round_up(problem_.columns, kBoxWidth) <= round_up(problem_.depth, kBoxWidth) &&
-           problem_.result_axes.back() + 1 == static_cast<int>(problem_.result_axes.size());
-  }
-
-  AttentionOperand output() const {
-    const std::vector<Dim> strides = contiguous_strides(graph_.node(problem_.result).shape);
-    AttentionOperand out;
-    out.input = static_cast<int>(graph_.inputs().size()) + problem_.outputs.result;
-    out.column_stride = 1;
-    out.batch_strides.resize(problem_.batch.size());
-    for (size_t i = 0; i + 1 < strides.size(); ++i) {
-      const auto axis = static_cast<size_t>(problem_.result_axes[i]);
-      (axis < problem_.batch.size() ? out.batch_strides[axis] : out.row_stride) = strides[i];
-    }
-    return out;
-  }
-
-  std::string print_out() const {
-    if (!boxes_) return "";
-    const auto [rank, at] = print_box_place(output(), problem_.batch);
-    return fmt::format(
-               "struct Out {{\n"
-               "  const CUtensorMap* map;\n"
-               "  KILN_MEMBER void store(const char* from, int token, int column,\n"
-               "                         [[maybe_unused]] int batch) const {{\n"
-               "    const int at[{}] = {{{}}};\n"
-               "    store_box(map, from, at);\n  }}\n}};\n",
-               rank, at) +
-           std::string(device_text("wgmma_attention_boxes.cuh"));
-  }
-
   TensorMap map_of(const AttentionOperand& operand, const Dim& tokens, int64_t width,
                    int64_t box) const {
     return operand_map(operand, problem_.batch, problem_.stored, tokens, width, box);
@@ -129,50 +97,93 @@ class WgmmaAttentionKernel {
                                                                 : std::pair(40, 232);
     return fmt::format(
                "struct Tiling {{\n"
-               "  static constexpr int groups = {}, keys = {}, stages = {};\n"
-               "  static constexpr int depth = {}, room = {}, columns = {}, steps = {};\n"
-               "  static constexpr int copying_registers = {}, multiplying_registers = {};\n"
-               "  static constexpr float scale = {};\n"
-               "  static constexpr bool scores_read = {};\n}};\n"
+               "  static constexpr int groups = {0}, query_rows = {0} * 64, keys = {1};\n"
+               "  static constexpr int stages = {2}, query_slots = {11};\n"
+               "  static constexpr int depth = {3}, room = {4}, columns = {5}, steps = {6};\n"
+               "  static constexpr int copying_registers = {7}, multiplying_registers = {8};\n"
+               "  static constexpr float scale = {9};\n"
+               "  static constexpr bool scores_read = {10};\n}};\n"
                "struct Maps {{\n",
                schedule_.groups, schedule_.keys, schedule_.stages,
                round_up(problem_.depth, kBoxWidth), round_up(problem_.columns, kBoxWidth), columns_,
                ceil_div(problem_.depth, int64_t{16}), copying, multiplying,
-               fmt::format("{:a}f", static_cast<float>(problem_.scale)), text_.scores_read()) +
+               fmt::format("{:a}f", static_cast<float>(problem_.scale)), text_.scores_read(),
+               schedule_.query_slots()) +
            print_bring("query", problem_.query, problem_.batch) +
            print_bring("key", problem_.key, problem_.batch) +
            print_bring("value", problem_.value, problem_.batch) + "};\n";
   }
 
-  // Where a mask hides later keys, the rows that see most of them begin first.
-  std::string print_body() const {
-    const std::string& blocks = text_.row_blocks();
+  // Blocks of rows, of all batches.
+  int64_t items() const {
+    return problem_.batches.constant() * ceil_div(problem_.rows.constant(), text_.rows());
+  }
+
+  // Declares batch_of(item) and row_of(item). Where a mask hides later keys, the rows that see most of them
+  // begin first: of a batch, or, where blocks take items by turns, of as many batches as the L2 has keys
+  // and values of, so that blocks end together.
+  std::string print_order() const {
+    const int64_t blocks = ceil_div(problem_.rows.constant(), text_.rows());
+    std::string batch = fmt::format("item / {}", blocks), row = fmt::format("item % {}", blocks);
+    if (problem_.reach && schedule_.persistent) {
+      const int64_t together = batches_together(), turn = together * blocks;
+      batch = fmt::format("item / {} * {} + item % {}", turn, together, together);
+      row = fmt::format("{} - item % {} / {}", blocks - 1, turn, together);
+    } else if (problem_.reach) {
+      row = fmt::format("{} - {}", blocks - 1, row);
+    }
     return fmt::format(
-               "  const int block = static_cast<int>(block_index());\n"
-               "  const index_t batch = block / {0};\n"
-               "  const int first_row = ({2}block % {0}) * {1};\n",
-               blocks, text_.rows(),
-               problem_.reach ? fmt::format("{} - 1 - ", blocks) : std::string()) +
-           print_batch_coordinates(problem_.batch) + text_.print_sizes() +
-           text_.print_scores(problem_.scaled) + (boxes_ ? "" : text_.print_store()) +
-           (has_log_sums() ? text_.print_store_log_sum() : "") +
-           "  const auto end_with = [&](const Rows& rows, [[maybe_unused]] char* query,\n"
-           "                            [[maybe_unused]] int row, [[maybe_unused]] int own_row) "
-           "{\n" +
-           (boxes_ ? "    store_boxes(rows, query, Out{&out_map}, row, batch);\n"
-                   : "    rows.store(problem, own_row, store_result);\n") +
-           (has_log_sums() ? "    rows.store_log_sums(problem, own_row, store_log_sum);\n" : "") +
-           "  };\n"
+        "  const auto batch_of = [](int item) {{ return {}; }};\n"
+        "  const auto row_of = [](int item) {{ return ({}) * {}; }};\n",
+        batch, row, text_.rows());
+  }
+  // A divisor of the batches.
+  int64_t batches_together() const {
+    constexpr int64_t kMostBytes = 24 << 20;
+    const int64_t batches = problem_.batches.constant();
+    const int64_t bytes = problem_.keys.constant() * (problem_.depth + problem_.columns) * 2;
+    int64_t together = std::clamp(kMostBytes / bytes, int64_t{1}, batches);
+    while (batches % together != 0) --together;
+    return together;
+  }
+
+  std::string print_body() const {
+    const bool many = schedule_.persistent;
+    const std::string next = fmt::format("item += {}", std::min(items(), at_once_));
+    const std::string more = fmt::format("item < {}", items());
+    const auto bring = [](const char* what) {
+      return fmt::format("bring_{}(problem, maps, room, brought, batch_of(item), row_of(item));\n",
+                         what);
+    };
+    return text_.print_sizes() + print_order() +
            "  const Maps maps{&query_map, &key_map, &value_map};\n"
-           "  attend(problem, maps, batch, first_row, scores, within, end_with);\n";
+           "  const Room room(shared_memory());\n"
+           "  int item = static_cast<int>(block_index());\n"
+           "  Places brought;\n"
+           "  const int group =\n"
+           "      begin_block(problem, maps, room, brought, batch_of(item), row_of(item));\n"
+           "  if (group < 0) {\n"
+           "    if (thread_index() > 0) return;\n    " +
+           bring("rest") +
+           (many ? "    for (" + next + "; " + more + "; " + next + ") {\n      " + bring("first") +
+                       "      " + bring("rest") + "    }\n"
+                 : std::string()) +
+           "    return;\n  }\n"
+           "  Places at;\n" +
+           (many ? "  for (; " + more + "; " + next + ") {\n" : std::string()) +
+           "  const index_t batch = batch_of(item);\n" + print_batch_coordinates(problem_.batch) +
+           text_.print_scores(problem_.scaled) + result_.print_end() +
+           "  attend(problem, room, at, group, row_of(item), scores, within, end_with);\n" +
+           (many ? "  }\n" : "") + "  boxes_are_stored();\n";
   }
 
   const Graph& graph_;
   const WgmmaAttentionSchedule schedule_;
+  const int64_t at_once_;  // blocks
   const AttentionText text_;
   const AttentionProblem& problem_;
   const int columns_;
-  const bool boxes_;  // the copy engine stores results
+  const AttentionResult result_;
 };
 
 }  // namespace
@@ -197,44 +208,61 @@ Status check_wgmma_attention(const Workload& workload) {
   return {};
 }
 
-std::vector<Schedule> wgmma_attention_candidates(const Workload& workload,
-                                                 const Target& /*target*/) {
+std::vector<Schedule> wgmma_attention_candidates(const Workload& workload, const Target& target) {
+  constexpr size_t kMostCandidates = 8;
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
   const int64_t keys = problem.keys.constant();
-  std::vector<WgmmaAttentionSchedule> tried = {{2, 128, 2, 1}, {2, 128, 3, 1}};
-  if (problem.depth <= kBoxWidth && problem.columns <= kBoxWidth)
-    tried = {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}};
+  // As they came out (tests/gpu/LOG.md, "Convolutions and attention on wgmma"): blocks that take rows by
+  // turns, and others.
+  std::vector<WgmmaAttentionSchedule> by_turns = {{2, 128, 2, 1}, {2, 96, 2, 1}};
+  std::vector<WgmmaAttentionSchedule> plain = {{2, 128, 2, 1}, {2, 128, 3, 1}};
+  if (problem.depth <= kBoxWidth && problem.columns <= kBoxWidth) {
+    by_turns = {{1, 96, 2, 3}, {1, 80, 2, 3}, {1, 64, 2, 3}, {1, 128, 2, 2}, {2, 128, 2, 1}};
+    plain = {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}};
+  }
   constexpr int64_t kFew = 256;  // one tile has them, or a few that hardly a key is missing in
   if (keys <= kFew && keys % 128 != 0) {
     const auto tile = [&](int64_t tiles) {
       return static_cast<int>(std::max(kBoxWidth, round_up(ceil_div(keys, tiles), int64_t{16})));
     };
-    tried = {{2, tile(1), 1, 1}, {2, 128, 2, 1}};
-    if (keys > 128) tried.push_back({1, tile(2), 2, 2});
-    if (keys > 128) tried.push_back({1, tile(3), 2, 3});
+    by_turns = {{1, tile(1), 2, 3}, {1, tile(2), 2, 2}, {2, tile(2), 2, 1}, {1, tile(3), 2, 3}};
+    plain = {{2, tile(1), 1, 1}, {2, 128, 2, 1}};
+    if (keys > 128) plain.insert(plain.begin(), {{1, tile(3), 2, 3}, {1, tile(2), 2, 2}});
   }
+  for (WgmmaAttentionSchedule& schedule : by_turns) schedule.persistent = true;
+  // Under a causal mask the hardware hands out rows of unequal length better.
+  std::vector<WgmmaAttentionSchedule>& first = problem.reach ? plain : by_turns;
+  std::vector<WgmmaAttentionSchedule>& then = problem.reach ? by_turns : plain;
+  first.insert(first.end(), then.begin(), then.end());
   std::vector<Schedule> space;
-  for (const WgmmaAttentionSchedule& schedule : tried)
-    if (fits(schedule, problem)) space.push_back(to_schedule(schedule));
+  for (const WgmmaAttentionSchedule& schedule : first) {
+    const int64_t items = problem.batches.constant() *
+                          ceil_div(problem.rows.constant(), int64_t{schedule.groups} * 64);
+    const bool idle = schedule.persistent && !problem.reach &&
+                      items <= int64_t{cuda_limits(target).sms} * schedule.blocks;
+    if (!idle && fits(schedule, problem) && space.size() < kMostCandidates)
+      add_unless_present(space, to_schedule(schedule));
+  }
   return space;
 }
 
-Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSchedule& schedule) {
+Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSchedule& schedule,
+                                     const Target& target) {
   if (!fits(schedule, AttentionProblem::of(graph)))
     return fail(Code::kInvalidArgument,
                 "the heads do not allow " + to_schedule(schedule).to_string());
-  return WgmmaAttentionKernel(graph, schedule).print();
+  return WgmmaAttentionKernel(graph, schedule, cuda_limits(target).sms).print();
 }
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 12,
+      .version = 13,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",
       .check = check_wgmma_attention,
       .candidates = wgmma_attention_candidates,
-      .print = print_wgmma_attention,
+      .print_for = print_wgmma_attention,
       .expected_efficiency =
           [](const Workload&) {
             return 0.8;  // tests/gpu/LOG.md: twice as fast as cuda.attention

@@ -13,14 +13,29 @@ namespace {
 
 constexpr size_t kMostNodes = 96;  // of the scores' arithmetic
 constexpr int64_t kMostHead = 256;
-constexpr int64_t kFewRows = 8, kManyKeys = 512, kManyBatches = 128;
+constexpr int64_t kFewRows = 8, kManyKeys = 512;
 
-bool pays(const Graph& graph, const Shape& scores, OnePass one_pass) {
-  const int64_t rows = size_at_hints(graph, scores[scores.size() - 2]);
-  if (rows >= kFewRows || size_at_hints(graph, scores.back()) < kManyKeys) return true;
-  const Shape batches(scores.begin(), scores.end() - 2);
-  return one_pass == OnePass::kOneRow && scores[scores.size() - 2].is(1) &&
-         size_at_hints(graph, numel(batches)) >= kManyBatches;
+// How many batches of `query_key` have keys of their own, whichever Views repeat them.
+int64_t batches_of_keys(const Graph& graph, const Node& query_key) {
+  const Shape batches(query_key.shape.begin(), query_key.shape.end() - 2);
+  const Shape& keys = graph.node(query_key.operands[1]).shape;
+  NodeId stored = query_key.operands[1];
+  while (graph.node(stored).op == Op::kView) stored = graph.node(stored).operands[0];
+  const int64_t matrix =
+      size_at_hints(graph, keys.back()) * size_at_hints(graph, keys[keys.size() - 2]);
+  return std::min(
+      size_at_hints(graph, numel(batches)),
+      size_at_hints(graph, numel(graph.node(stored).shape)) / std::max(matrix, int64_t{1}));
+}
+
+bool pays(const Graph& graph, const Node& query_key, OnePass one_pass) {
+  const Dim& rows = query_key.shape[query_key.shape.size() - 2];
+  if (one_pass == OnePass::kAlways || size_at_hints(graph, rows) >= kFewRows ||
+      size_at_hints(graph, query_key.shape.back()) < kManyKeys)
+    return true;
+  if (one_pass == OnePass::kManyRows || !rows.is(1)) return false;
+  const int64_t enough = one_pass == OnePass::kOneRow ? 128 : 8;
+  return batches_of_keys(graph, query_key) >= enough;
 }
 
 bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product, OnePass one_pass) {
@@ -31,7 +46,7 @@ bool sizes_fit(const Graph& graph, const Node& query_key, const Node& product, O
     return width.is_constant() && width.constant() >= 1 && width.constant() <= kMostHead;
   };
   return is_head(graph.node(query_key.operands[0]).shape.back()) && is_head(product.shape.back()) &&
-         pays(graph, query_key.shape, one_pass) && !query_key.shape.back().is(0);
+         pays(graph, query_key, one_pass) && !query_key.shape.back().is(0);
 }
 
 class Matcher {
@@ -259,7 +274,7 @@ std::optional<AttentionPattern> find_attention(const Graph& graph) {
       ++matmuls;
     }
   if (matmuls != 2) return std::nullopt;
-  return match_attention(graph, users_of(graph), last, OnePass::kOneRow);
+  return match_attention(graph, users_of(graph), last, OnePass::kAlways);
 }
 
 Result<Graph> lift_attention_casts(const Graph& graph) {

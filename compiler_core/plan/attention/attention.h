@@ -48,8 +48,11 @@ struct AttentionPattern {
 // Which attention becomes one pass. Its heads are at most 256 wide in any case.
 //  - kManyRows: not few rows of many keys (m < 8, n >= 512; dynamic sizes count with their hints). Their
 //    time is the reading of k and v, which several kernels divide among more blocks.
-//  - kOneRow: one row of many keys as well, where there are as many batches as blocks are wanted (128).
-enum class OnePass : uint8_t { kManyRows, kOneRow };
+//  - kOneRow: one row of many keys as well, where as many batches as blocks are wanted (128) have keys of
+//    their own.
+//  - kOneRowInClusters: where eight have, since the blocks of a cluster divide the keys of each.
+//  - kAlways: all of it, as in a workload, which somebody has cut.
+enum class OnePass : uint8_t { kManyRows, kOneRow, kOneRowInClusters, kAlways };
 
 // The pattern that ends in the Matmul `product`; empty where there is none, where a head's width is
 // not known, or where one pass does not pay.

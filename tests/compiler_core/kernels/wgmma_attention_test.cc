@@ -88,6 +88,34 @@ TEST(WgmmaAttention, AgreesWhereOneTileHasAllKeys) {
         << to_schedule(schedule).to_string();
 }
 
+// A device of few SMs, whose blocks have rows of several batches: one tile of keys and many, whole and not.
+TEST(WgmmaAttention, AgreesWhereBlocksTakeAllRowsByTurns) {
+  Target device = kHopper;
+  device.units = 2;
+  for (const WgmmaAttentionSchedule& schedule : {WgmmaAttentionSchedule{1, 64, 2, 1, true},
+                                                 {2, 64, 3, 1, true},
+                                                 {2, 128, 2, 1, true},
+                                                 {1, 64, 1, 1, true},
+                                                 {1, 64, 2, 2, true}})
+    for (const int64_t keys : {64, 140, 256})
+      for (const bool bias : {false, true}) {
+        const bool causal = keys > 64 && !bias;
+        const Result<Workload> workload = attention_workload(
+            {.dtype = DType::kBF16,
+             .batch = {2, 2},
+             .rows = 200,
+             .keys = keys,
+             .depth = 64,
+             .columns = 64,
+             .mask = causal ? AttentionGraph::Mask::kCausal : AttentionGraph::Mask::kNone,
+             .output_bias = bias});
+        ASSERT_TRUE(workload) << workload.error().message;
+        EXPECT_EQ(testing::check_with_random_inputs(*workload, to_schedule(schedule), device, 16),
+                  "")
+            << to_schedule(schedule).to_string() << " " << keys << bias;
+      }
+}
+
 TEST(WgmmaAttention, AgreesHoweverOperandsAndResultLie) {
   for (const bool after : {false, true})
     EXPECT_EQ(check_staged_attention({.dtype = DType::kBF16,

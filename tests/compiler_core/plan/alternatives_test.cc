@@ -19,12 +19,16 @@ Graph canonical(GraphBuilder& b, const std::vector<NodeId>& outputs) {
   return normalise(*graph)->graph;
 }
 
-// softmax(q kT) v over `rows` queries and `keys` keys of two heads, or more.
-Graph attention(int64_t rows, int64_t keys, int64_t heads = 2) {
+// softmax(q kT) v over `rows` queries and `keys` keys of two heads, or more, of which `sharing` each have the
+// same keys and values.
+Graph attention(int64_t rows, int64_t keys, int64_t heads = 2, int64_t sharing = 1) {
   GraphBuilder b;
   const NodeId q = b.input(DType::kF32, {heads, rows, 16});
-  const NodeId k = b.input(DType::kF32, {heads, keys, 16});
-  const NodeId v = b.input(DType::kF32, {heads, keys, 16});
+  const auto tokens = [&] {
+    const NodeId once = b.input(DType::kF32, {heads / sharing, 1, keys, 16});
+    return b.reshape(b.broadcast(once, {heads / sharing, sharing, keys, 16}), {heads, keys, 16});
+  };
+  const NodeId k = tokens(), v = tokens();
   const NodeId scores = b.matmul(q, b.permute(k, {0, 2, 1}));
   const auto spread = [&](NodeId id) {
     return b.broadcast(b.reshape(id, {heads, rows, 1}), {heads, rows, keys});
@@ -101,6 +105,10 @@ TEST(PlanAlternatives, OneRowOfManyKeysMayBeOneKernel) {
   EXPECT_EQ(launches(attention(1, 512, 128), OnePass::kManyRows).front(), 3u);
   EXPECT_EQ(launches(attention(1, 512, 127), OnePass::kOneRow).front(), 3u);
   EXPECT_EQ(launches(attention(2, 512, 128), OnePass::kOneRow).front(), 3u);
+  EXPECT_EQ(launches(attention(1, 512, 8), OnePass::kOneRowInClusters), (Counts{1, 3}));
+  EXPECT_EQ(launches(attention(1, 512, 7), OnePass::kOneRowInClusters).front(), 3u);
+  EXPECT_EQ(launches(attention(1, 512, 32, 4), OnePass::kOneRowInClusters).front(), 1u);
+  EXPECT_GT(launches(attention(1, 512, 32, 8), OnePass::kOneRowInClusters).front(), 1u);
 }
 
 TEST(PlanAlternatives, ALargeSharedValueMayBeComputedAgain) {

@@ -1,7 +1,7 @@
-// How a warpgroup of wgmma_attention.cuh ends where its results are halves that are stored as they
-// are: registers become boxes of 16 rows and 64 columns where the warpgroup's queries were, which the
-// copy engine stores. A box is laid out as the copy engine has it: pieces of 16 bytes of rows of 128
-// are exchanged over 8 rows.
+// How rows of wgmma_attention_rows.cuh end where results are halves that are stored as they are:
+// registers become boxes of 16 rows and 64 columns where the warpgroup's queries were, which the copy
+// engine stores; boxes_are_stored() waits for them. A box is laid out as the copy engine has it: pieces
+// of 16 bytes of rows of 128 are exchanged over 8 rows.
 //
 // In front of it the generated source defines
 //   struct Out   store(from, row, column, batch)
@@ -13,7 +13,7 @@ KILN_INLINE void store_boxes(const Rows& rows, char* query, const Out& out, int 
   // Lane 8i + r names row r of matrix i, of which two lie above one another, then the next two.
   const int matrix_row = lane / 8 % 2 * 8 + lane % 8, matrix_piece = lane / 16;
   _Pragma("unroll") for (int box = 0; box < Tiling::room / 64; ++box) {
-    char* const from = query + box * (kBlockRows * 128) + first * 128;
+    char* const from = query + box * (Tiling::query_rows * 128) + first * 128;
     _Pragma("unroll") for (int j = box * 8; j < box * 8 + 8 && j < pieces; j += 2) {
       unsigned words[4] = {};
       _Pragma("unroll") for (int i = 0; i < 4; ++i)
@@ -27,9 +27,8 @@ KILN_INLINE void store_boxes(const Rows& rows, char* query, const Out& out, int 
   warp_barrier();
   if (lane > 0) return;
   _Pragma("unroll") for (int box = 0; box < Tiling::room / 64; ++box)
-      out.store(query + box * (kBlockRows * 128) + first * 128, row + first, box * 64, batch);
+      out.store(query + box * (Tiling::query_rows * 128) + first * 128, row + first, box * 64, batch);
   boxes_commit();
-  boxes_are_stored();
 }
 
 }  // namespace
