@@ -17,6 +17,9 @@ inline bool is_simple(Op op) {
     case Op::kAbs:
     case Op::kCast:
     case Op::kSelect:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kNot:
       return true;
     default:
       return traits(op).kind == OpKind::kCompare;

@@ -5,9 +5,9 @@
     python3 sweep.py --run DIR                  on a GPU
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
-last, attention, attention of few keys or one row, attention on queries, keys and values of one matmul, patches, products of 8-bit floats and integers, mixtures
-of experts, products of few rows, products of one first operand, products of little depth. Outputs and temporaries are poisoned before each
-launch. Exit code 1 when a result is wrong."""
+last, attention, attention of few keys, of one row or in windows, attention on queries, keys and values of one matmul,
+patches, products of 8-bit floats and integers, mixtures of experts, products of few rows, products of one first operand,
+products of little depth. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -53,6 +53,11 @@ def attention(q, k, v, causal):
 def masked_attention(q, k, v, *bias):
     """Keys and values may have fewer heads."""
     return F.scaled_dot_product_attention(q, k, v, bias[0] if bias else None, enable_gqa=True)
+
+
+def windowed_attention(q, k, v, past, ahead):
+    queries, keys = torch.arange(q.shape[2], device=q.device)[:, None], torch.arange(k.shape[2], device=q.device)
+    return F.scaled_dot_product_attention(q, k, v, (keys <= queries + ahead) & (queries - keys <= past))
 
 
 def projected_attention(x, w, b, heads, causal):
@@ -111,7 +116,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, masked_attention,
-                                     projected_attention, patches, narrow, experts, few_rows, joined, flat)}
+                                     windowed_attention, projected_attention, patches, narrow, experts, few_rows, joined, flat)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -154,7 +159,16 @@ def shapes(seed):
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
     found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
-    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40)
+    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16)
+
+
+def windowed_shapes(r, count):
+    found = []
+    for i in range(count):
+        sizes = (r(1, 3), r(1, 4), r(65, 900), (64, 128, 32, 80)[r(0, 3)])
+        found.append(("windowed_attention", {"past": r(0, 300), "ahead": r(0, 1) * r(1, 100)}, [sizes] * 3,
+                      "float16" if i % 4 > 1 else "bfloat16"))
+    return found
 
 
 def masked_shapes(r, count):
@@ -306,7 +320,8 @@ def run(folder):
     done, worst, wrong = collections.Counter(), collections.defaultdict(float), 0
     for name in sorted(table, key=natural):
         function, arguments, sizes, dtype = table[name]
-        scales = [0.1 if i == 1 and function not in ("attention", "masked_attention", "narrow") else 1.0 for i in range(len(sizes))]
+        small = function not in ("attention", "masked_attention", "windowed_attention", "narrow")
+        scales = [0.1 if i == 1 and small else 1.0 for i in range(len(sizes))]
         if function == "joined":
             scales[1:] = [sizes[0][1] ** -0.5] * (len(sizes) - 1)
         inputs = [random_input(*each, sizes[0][0]) for each in zip(sizes, dtypes(sizes, dtype), scales)]

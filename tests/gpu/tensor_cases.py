@@ -3,6 +3,7 @@
 A case is a function of its inputs alone: weights are inputs too. `peers` are other ways to compute the same in PyTorch."""
 
 import dataclasses
+import functools
 import typing
 
 import torch
@@ -183,7 +184,38 @@ def attention_case(name, batch, heads, kv, rows, keys, depth, causal=False):
                                                       randn(batch, kv, keys, depth)], {"torch": None})
 
 
+def window_case(name, batch, heads, rows, depth, past, ahead=0):
+    """Each query sees so many keys before its own and behind."""
+    def seen(query, key):
+        return (key <= query + ahead) & (query - key <= past)
+
+    def mask():
+        places = torch.arange(rows, device=DEVICE)
+        return seen(places[:, None], places[None, :])
+
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, mask())
+
+    def masked(q, k, v):
+        given = mask()
+        return lambda: F.scaled_dot_product_attention(q, k, v, given)
+
+    def flex(q, k, v):
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+        blocks = create_block_mask(lambda b, h, i, j: seen(i, j), None, None, rows, rows)
+        return functools.partial(torch.compile(flex_attention), q, k, v, block_mask=blocks)
+
+    return Case("attention", name, function, lambda: [randn(batch, heads, rows, depth) for _ in range(3)],
+                {"torch": masked, "flex": flex})
+
+
 def attention():
+    yield from dense_attention()
+    yield window_case("window 1x32x4096x128, 1024 keys", 1, 32, 4096, 128, 1023)
+    yield window_case("window 8x12x512x64, 64 before and behind", 8, 12, 512, 64, 64, 64)
+
+
+def dense_attention():
     yield attention_case("16x8x1024x64", 16, 8, 8, 1024, 1024, 64)
     yield attention_case("2x16x4096x128", 2, 16, 16, 4096, 4096, 128)
     yield attention_case("causal 4x32x4096x128", 4, 32, 32, 4096, 4096, 128, True)

@@ -35,15 +35,18 @@ class Mask {
  public:
   Mask(const Graph& graph, NodeId scores) : graph_(graph), rank_(graph.node(scores).shape.size()) {}
 
-  // Sets reach, and scores_within where the mask has one condition.
+  // Sets reach and past, and scores_within where the mask has no other condition.
   void find(NodeId scores, AttentionProblem& problem) const {
     const Node& select = node(scores);
     if (select.op != Op::kSelect) return;
     const bool keeps = is_least(select.operands[2]);  // select(seen, x, -inf)
     if (!keeps && !is_least(select.operands[1])) return;
-    bool alone = true;
-    problem.reach = reach_of(select.operands[0], keeps, alone);
-    if (problem.reach && alone) problem.scores_within = select.operands[keeps ? 1 : 2];
+    Bounds bounds;
+    const bool alone = find_bounds(select.operands[0], keeps, bounds);
+    problem.reach = bounds.reach;
+    problem.past = bounds.past;
+    if (alone && (bounds.reach || bounds.past))
+      problem.scores_within = select.operands[keeps ? 1 : 2];
   }
 
   // Sets scaled and scale.
@@ -83,38 +86,6 @@ class Mask {
            std::get<ConstantAttr>(x->attr).as_double() == -std::numeric_limits<double>::infinity();
   }
 
-  // key - row <= reach holds wherever `condition` is `seen`.
-  std::optional<Dim> reach_of(NodeId condition, bool seen, bool& alone) const {
-    std::optional<Dim> reach;
-    std::vector<std::pair<NodeId, bool>> stack = {{condition, seen}};
-    while (!stack.empty()) {
-      const auto [id, holds] = stack.back();
-      stack.pop_back();
-      const Node& x = node(id);
-      if (x.op == Op::kNot) {
-        stack.emplace_back(x.operands[0], !holds);
-      } else if (x.op == (holds ? Op::kAnd : Op::kOr)) {
-        for (NodeId operand : x.operands) stack.emplace_back(operand, holds);
-      } else if (const auto bound = bound_of(x, holds); bound && !reach) {
-        reach = bound;
-      } else {
-        alone = false;
-      }
-    }
-    return reach;
-  }
-
-  // a <= b is a - b <= 0; its opposite b - a <= -1.
-  std::optional<Dim> bound_of(const Node& compare, bool holds) const {
-    if (compare.op != Op::kLe && compare.op != Op::kLt) return std::nullopt;
-    const auto a = affine(compare.operands[0]), b = affine(compare.operands[1]);
-    if (!a || !b) return std::nullopt;
-    const Affine difference = holds ? *a - *b : *b - *a;
-    if (!difference.key.is(1) || !difference.row.is(-1)) return std::nullopt;
-    const bool strict = (compare.op == Op::kLt) == holds;
-    return difference.constant * -1 - (strict ? 1 : 0);
-  }
-
   struct Affine {  // key * key's place + row * row's place + constant
     Dim key = 0, row = 0, constant = 0;
     Affine operator-(const Affine& b) const {
@@ -124,6 +95,53 @@ class Mask {
       return {key + b.key, row + b.row, constant + b.constant};
     }
   };
+  struct Bounds {
+    std::optional<Dim> reach, past;  // key - row <= reach, row - key <= past
+  };
+
+  // What holds wherever `condition` is `seen`; whether it says nothing else.
+  bool find_bounds(NodeId condition, bool seen, Bounds& bounds) const {
+    bool alone = true;
+    std::vector<std::pair<NodeId, bool>> stack = {{condition, seen}};
+    while (!stack.empty()) {
+      const auto [id, holds] = stack.back();
+      stack.pop_back();
+      const Node& x = node(id);
+      if (x.op == Op::kNot) {
+        stack.emplace_back(x.operands[0], !holds);
+      } else if (x.op == (holds ? Op::kAnd : Op::kOr)) {
+        for (NodeId operand : x.operands) stack.emplace_back(operand, holds);
+      } else {
+        const bool found = add_bounds(x, holds, bounds);
+        alone = alone && found;
+      }
+    }
+    return alone;
+  }
+
+  // a <= b is a - b <= 0; its opposite b - a <= -1; |a| <= b is a <= b and -a <= b.
+  bool add_bounds(const Node& compare, bool holds, Bounds& bounds) const {
+    if (compare.op != Op::kLe && compare.op != Op::kLt) return false;
+    const Node& left = node(compare.operands[0]);
+    const bool both = left.op == Op::kAbs && holds;
+    const auto a = affine(both ? left.operands[0] : compare.operands[0]);
+    const auto b = affine(compare.operands[1]);
+    if (!a || !b) return false;
+    const bool strict = (compare.op == Op::kLt) == holds;
+    const Affine difference = holds ? *a - *b : *b - *a;
+    return add_bound(difference, strict, bounds) &&
+           (!both || add_bound(Affine{} - *a - *b, strict, bounds));
+  }
+  // difference <= 0, or < 0.
+  static bool add_bound(const Affine& difference, bool strict, Bounds& bounds) {
+    const bool ahead = difference.key.is(1) && difference.row.is(-1);
+    const bool behind = difference.key.is(-1) && difference.row.is(1);
+    std::optional<Dim>& bound = ahead ? bounds.reach : bounds.past;
+    if ((!ahead && !behind) || bound) return false;
+    bound = difference.constant * -1 - (strict ? 1 : 0);
+    return true;
+  }
+
   std::optional<Affine> affine(NodeId id) const {
     const Node& x = node(id);
     if (is_float(x.dtype)) return std::nullopt;
@@ -181,7 +199,8 @@ std::vector<int> axes_of_result(const Graph& graph, const AttentionProblem& prob
 std::optional<Dim> reach_of_mask(const Graph& graph, NodeId scores) {
   AttentionProblem problem;
   Mask(graph, scores).find(scores, problem);
-  return problem.scores_within != kInvalidNode ? problem.reach : std::nullopt;
+  const bool alone = problem.scores_within != kInvalidNode && !problem.past;
+  return alone ? problem.reach : std::nullopt;
 }
 
 AttentionProblem AttentionProblem::of(const Graph& workload) {
@@ -230,7 +249,8 @@ AttentionProblem AttentionProblem::with_heads_as_rows() const {
     packed.batches = 1;
     for (const Dim& size : packed.batch) packed.batches = packed.batches * size;
     // What a mask says of one row it does not say of others; scores have it in any case.
-    packed.reach = std::nullopt;
+    packed.reach.reset();
+    packed.past.reset();
     packed.scores_within = kInvalidNode;
     return packed;
   }

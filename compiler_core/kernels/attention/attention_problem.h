@@ -38,7 +38,9 @@ struct AttentionProblem {
   AttentionOperand query, key, value;
   // Scores of keys past row + reach are -inf, whatever the inputs: a causal mask has reach 0.
   std::optional<Dim> reach;
-  // With a reach: what the scores are elsewhere, when the mask says nothing else.
+  // And of keys before row - past: a sliding window has both.
+  std::optional<Dim> past;
+  // With either: what the scores are elsewhere, when the mask says nothing else.
   NodeId scores_within = kInvalidNode;
   // The product of query_key and a positive constant, `scale`, that every score is which no mask
   // hides; query_key and 1 where scores are something else.

@@ -68,6 +68,7 @@ std::string AttentionText::print_sizes() const {
   set("rows", problem_.rows);
   set("keys", problem_.keys);
   set("reach", problem_.reach.value_or(0));
+  set("past", problem_.past.value_or(0));
   for (const auto& [name, operand] :
        {std::pair{"query", &problem_.query}, std::pair{"key", &problem_.key},
         std::pair{"value", &problem_.value}}) {
@@ -85,14 +86,16 @@ std::string AttentionText::print_problem() const {
          fmt::format(
              "struct Problem {{\n"
              "  static constexpr int depth = {}, columns = {};\n"
-             "  static constexpr bool has_reach = {}, has_within = {};\n"
+             "  static constexpr bool has_reach = {}, has_past = {}, has_within = {};\n"
              "  static constexpr bool normalised = {}, guarded = {}, has_log_sums = {};\n"
              "  static constexpr bool whole_rows = {}, whole_keys = {};\n",
-             problem_.depth, problem_.columns, problem_.reach.has_value(), has_within(),
-             problem_.pattern.normalised, problem_.pattern.guarded, problem_.outputs.log_sums >= 0,
+             problem_.depth, problem_.columns, problem_.reach.has_value(),
+             problem_.past.has_value(), has_within(), problem_.pattern.normalised,
+             problem_.pattern.guarded, problem_.outputs.log_sums >= 0,
              is_multiple(problem_.rows, rows_), is_multiple(problem_.keys, keys_)) +
          print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
          print_size("int", "reach", problem_.reach.value_or(0)) +
+         print_size("int", "past", problem_.past.value_or(0)) +
          "  Query query;\n  Key key;\n  Value value;\n};\n";
 }
 

@@ -89,7 +89,7 @@ std::optional<CpuAttentionSchedule> adapt(const Graph& graph, CpuAttentionSchedu
 
 const KernelTemplate& cpu_attention() {
   static const PrintedTemplate<CpuAttentionSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCpu,
       .family = Family::kAttention,
       .candidates = cpu_attention_candidates,

@@ -89,6 +89,7 @@ class AttentionKernel {
     set("rows", problem_.rows);
     set("keys", problem_.keys);
     set("reach", problem_.reach.value_or(0));
+    set("past", problem_.past.value_or(0));
     set("query_row", problem_.query.row_stride);
     set("query_column", problem_.query.column_stride);
     set("key_row", problem_.key.row_stride);
@@ -102,16 +103,17 @@ class AttentionKernel {
     return fmt::format(
                "struct Problem {{\n  using stored = {};\n"
                "  static constexpr int64_t depth = {}, columns = {};\n"
-               "  static constexpr bool has_reach = {}, has_within = {};\n"
+               "  static constexpr bool has_reach = {}, has_past = {}, has_within = {};\n"
                "  static constexpr bool normalised = {}, guarded = {}, one_tile = {};\n"
                "  static constexpr bool has_log_sums = {};\n",
                memory_type(problem_.stored), problem_.depth, problem_.columns,
-               problem_.reach.has_value(), has_within(), problem_.pattern.normalised,
-               problem_.pattern.guarded, has_one_tile(), problem_.outputs.log_sums >= 0) +
+               problem_.reach.has_value(), problem_.past.has_value(), has_within(),
+               problem_.pattern.normalised, problem_.pattern.guarded, has_one_tile(),
+               problem_.outputs.log_sums >= 0) +
            symbols() + print_size("rows", problem_.rows) + print_size("keys", problem_.keys) +
            print_size("reach", problem_.reach.value_or(0)) +
-           print_operand("query", problem_.query) + print_operand("key", problem_.key) +
-           print_operand("value", problem_.value) + "};\n";
+           print_size("past", problem_.past.value_or(0)) + print_operand("query", problem_.query) +
+           print_operand("key", problem_.key) + print_operand("value", problem_.value) + "};\n";
   }
 
   std::string print_tiling() const {

@@ -32,6 +32,11 @@ int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProb
          16 * schedule.query_slots() + 32 * schedule.stages + 1024;
 }
 
+// Later rows see more keys.
+bool is_causal(const AttentionProblem& problem) {
+  return problem.reach && !problem.past;
+}
+
 // Scores in f32 and as weights, and sums.
 bool fits(const WgmmaAttentionSchedule& schedule, const AttentionProblem& problem) {
   const int64_t held = schedule.keys / 2 + schedule.keys / 4 + round_up(problem.columns, 8) / 2;
@@ -125,11 +130,11 @@ class WgmmaAttentionKernel {
   std::string print_order() const {
     const int64_t blocks = ceil_div(problem_.rows.constant(), text_.rows());
     std::string batch = fmt::format("item / {}", blocks), row = fmt::format("item % {}", blocks);
-    if (problem_.reach && schedule_.persistent) {
+    if (is_causal(problem_) && schedule_.persistent) {
       const int64_t together = batches_together(), turn = together * blocks;
       batch = fmt::format("item / {} * {} + item % {}", turn, together, together);
       row = fmt::format("{} - item % {} / {}", blocks - 1, turn, together);
-    } else if (problem_.reach) {
+    } else if (is_causal(problem_)) {
       row = fmt::format("{} - {}", blocks - 1, row);
     }
     return fmt::format(
@@ -186,6 +191,36 @@ class WgmmaAttentionKernel {
   const AttentionResult result_;
 };
 
+// What is tried: with blocks that take rows by turns, and with others. As they came out (tests/gpu/LOG.md,
+// "Convolutions and attention on wgmma").
+struct TriedSchedules {
+  std::vector<WgmmaAttentionSchedule> by_turns, plain;
+};
+TriedSchedules schedules_for(const AttentionProblem& problem) {
+  const bool wide = std::max(problem.depth, problem.columns) > kBoxWidth;
+  const int64_t keys = problem.keys.constant();
+  constexpr int64_t kFew = 256;  // one tile has them, or a few that hardly a key is missing in
+  if (keys <= kFew && keys % 128 != 0) {
+    const auto tile = [&](int64_t tiles) {
+      return static_cast<int>(std::max(kBoxWidth, round_up(ceil_div(keys, tiles), int64_t{16})));
+    };
+    TriedSchedules few = {
+        {{1, tile(1), 2, 3}, {1, tile(2), 2, 2}, {2, tile(2), 2, 1}, {1, tile(3), 2, 3}},
+        {{2, tile(1), 1, 1}, {2, 128, 2, 1}}};
+    if (keys > 128) few.plain.insert(few.plain.begin(), {{1, tile(3), 2, 3}, {1, tile(2), 2, 2}});
+    return few;
+  }
+  if (wide && !problem.past)
+    return {{{2, 128, 2, 1}, {2, 96, 2, 1}}, {{2, 128, 2, 1}, {2, 128, 3, 1}}};
+  if (!problem.past)
+    return {{{1, 96, 2, 3}, {1, 80, 2, 3}, {1, 64, 2, 3}, {1, 128, 2, 2}, {2, 128, 2, 1}},
+            {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}}};
+  // Small tiles have fewer keys that a window hides, and registers for what hides them.
+  std::vector<WgmmaAttentionSchedule> window = {{1, 64, 2, 3}, {1, 128, 2, 2}, {2, 128, 2, 1}};
+  if (wide) window = {{2, 128, 2, 1}, {1, 64, 2, 2}};
+  return {window, window};
+}
+
 }  // namespace
 
 Status check_wgmma_attention(const Workload& workload) {
@@ -211,34 +246,17 @@ Status check_wgmma_attention(const Workload& workload) {
 std::vector<Schedule> wgmma_attention_candidates(const Workload& workload, const Target& target) {
   constexpr size_t kMostCandidates = 8;
   const AttentionProblem problem = AttentionProblem::of(workload.graph);
-  const int64_t keys = problem.keys.constant();
-  // As they came out (tests/gpu/LOG.md, "Convolutions and attention on wgmma"): blocks that take rows by
-  // turns, and others.
-  std::vector<WgmmaAttentionSchedule> by_turns = {{2, 128, 2, 1}, {2, 96, 2, 1}};
-  std::vector<WgmmaAttentionSchedule> plain = {{2, 128, 2, 1}, {2, 128, 3, 1}};
-  if (problem.depth <= kBoxWidth && problem.columns <= kBoxWidth) {
-    by_turns = {{1, 96, 2, 3}, {1, 80, 2, 3}, {1, 64, 2, 3}, {1, 128, 2, 2}, {2, 128, 2, 1}};
-    plain = {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}};
-  }
-  constexpr int64_t kFew = 256;  // one tile has them, or a few that hardly a key is missing in
-  if (keys <= kFew && keys % 128 != 0) {
-    const auto tile = [&](int64_t tiles) {
-      return static_cast<int>(std::max(kBoxWidth, round_up(ceil_div(keys, tiles), int64_t{16})));
-    };
-    by_turns = {{1, tile(1), 2, 3}, {1, tile(2), 2, 2}, {2, tile(2), 2, 1}, {1, tile(3), 2, 3}};
-    plain = {{2, tile(1), 1, 1}, {2, 128, 2, 1}};
-    if (keys > 128) plain.insert(plain.begin(), {{1, tile(3), 2, 3}, {1, tile(2), 2, 2}});
-  }
+  auto [by_turns, plain] = schedules_for(problem);
   for (WgmmaAttentionSchedule& schedule : by_turns) schedule.persistent = true;
   // Under a causal mask the hardware hands out rows of unequal length better.
-  std::vector<WgmmaAttentionSchedule>& first = problem.reach ? plain : by_turns;
-  std::vector<WgmmaAttentionSchedule>& then = problem.reach ? by_turns : plain;
+  std::vector<WgmmaAttentionSchedule>& first = is_causal(problem) ? plain : by_turns;
+  const std::vector<WgmmaAttentionSchedule>& then = is_causal(problem) ? by_turns : plain;
   first.insert(first.end(), then.begin(), then.end());
   std::vector<Schedule> space;
   for (const WgmmaAttentionSchedule& schedule : first) {
     const int64_t items = problem.batches.constant() *
                           ceil_div(problem.rows.constant(), int64_t{schedule.groups} * 64);
-    const bool idle = schedule.persistent && !problem.reach &&
+    const bool idle = schedule.persistent && !is_causal(problem) &&
                       items <= int64_t{cuda_limits(target).sms} * schedule.blocks;
     if (!idle && fits(schedule, problem) && space.size() < kMostCandidates)
       add_unless_present(space, to_schedule(schedule));

@@ -98,7 +98,9 @@ class Unroller {
     std::vector<NodeId> seen = {root};
     for (size_t i = 0; i < seen.size() && i < kMostArithmetic; ++i) {
       const Node& node = graph_.node(seen[i]);
-      if (node.op == Op::kView && reads_windows(node, axes)) return true;
+      // A distance between places, as masks have it, is computed and not read.
+      const bool reads = node.op == Op::kView && graph_.node(node.operands[0]).op != Op::kIota;
+      if (reads && reads_windows(node, axes)) return true;
       if (!is_elementwise(node.op)) continue;
       for (NodeId operand : node.operands)
         if (std::find(seen.begin(), seen.end(), operand) == seen.end()) seen.push_back(operand);

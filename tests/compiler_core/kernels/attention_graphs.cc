@@ -111,7 +111,13 @@ class Writer {
       row = b_.binary(Op::kAdd, row, far);
     }
     NodeId seen = b_.binary(Op::kLe, column, row);
-    if (w_.mask != Mask::kCausal) {
+    if (w_.mask == Mask::kWindow || w_.mask == Mask::kBand) {
+      const NodeId behind = b_.binary(Op::kSub, row, column);
+      const NodeId most = b_.broadcast(b_.constant_int(DType::kI64, w_.past), full);
+      if (w_.mask == Mask::kBand) seen = b_.binary(Op::kLe, b_.unary(Op::kAbs, behind), most);
+      if (w_.mask == Mask::kWindow)
+        seen = b_.binary(Op::kAnd, seen, b_.binary(Op::kLe, behind, most));
+    } else if (w_.mask != Mask::kCausal) {
       const NodeId given = b_.broadcast(b_.input(DType::kBool, {w_.keys}), full);
       seen = w_.mask == Mask::kBool ? given : b_.binary(Op::kAnd, seen, given);
     }

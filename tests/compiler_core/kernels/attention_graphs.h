@@ -10,7 +10,7 @@
 namespace kiln::testing {
 
 struct AttentionGraph {
-  enum class Mask { kNone, kCausal, kBool, kAdditive, kCausalAndBool };
+  enum class Mask { kNone, kCausal, kBool, kAdditive, kCausalAndBool, kWindow, kBand };
   enum class Division { kBefore, kAfter };  // of the weights, by their sum
 
   DType dtype = DType::kF32;
@@ -20,6 +20,7 @@ struct AttentionGraph {
   int64_t depth = 16, columns = 16;
   Mask mask = Mask::kNone;
   int64_t reach = 0;     // of a causal mask: how far past its own place a row sees
+  int64_t past = 20;     // of a window, or a band: how far before its own place
   bool guarded = false;  // rows that see nothing are 0
   Division division = Division::kBefore;
   int64_t shared_by = 1;    // rows of the last batch axis that have one key and value
@@ -31,8 +32,10 @@ struct AttentionGraph {
   LogSums log_sums = LogSums::kNone;
 };
 inline constexpr AttentionGraph::Mask kEveryMask[] = {
-    AttentionGraph::Mask::kNone, AttentionGraph::Mask::kCausal, AttentionGraph::Mask::kBool,
-    AttentionGraph::Mask::kAdditive, AttentionGraph::Mask::kCausalAndBool};
+    AttentionGraph::Mask::kNone,          AttentionGraph::Mask::kCausal,
+    AttentionGraph::Mask::kBool,          AttentionGraph::Mask::kAdditive,
+    AttentionGraph::Mask::kCausalAndBool, AttentionGraph::Mask::kWindow,
+    AttentionGraph::Mask::kBand};
 
 // REQUIRES: shared_by > 1 and transposed want a batch axis.
 Graph attention_graph(const AttentionGraph& wanted);

@@ -8,6 +8,7 @@
 
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/kernels/attention/attention_problem.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -29,6 +30,37 @@ std::string check_attention(const AttentionGraph& graph, int limit = 1, size_t t
   const std::vector<Tensor> inputs = random_inputs(workload->graph, random);
   const std::string wrong = check_space(*workload, testing::targets()[target], inputs, limit);
   return wrong.empty() ? "" : wrong + "\n" + print(workload->graph);
+}
+
+TEST(AttentionProblem, SaysWhichKeysAMaskHidesFromWhichRows) {
+  using Mask = AttentionGraph::Mask;
+  const auto problem_of = [](Mask mask) {
+    const Result<Workload> workload =
+        attention_workload({.batch = {2}, .rows = 40, .keys = 50, .mask = mask, .past = 7});
+    EXPECT_TRUE(workload) << workload.error().message;
+    return AttentionProblem::of(workload->graph);
+  };
+  const auto says_nothing_else = [](const AttentionProblem& problem) {
+    return problem.scores_within != kInvalidNode;
+  };
+  for (const Mask mask : {Mask::kNone, Mask::kBool, Mask::kAdditive}) {
+    EXPECT_FALSE(problem_of(mask).reach);
+    EXPECT_FALSE(problem_of(mask).past);
+  }
+  const AttentionProblem causal = problem_of(Mask::kCausal),
+                         given = problem_of(Mask::kCausalAndBool);
+  EXPECT_EQ(causal.reach, Dim(0));
+  EXPECT_FALSE(causal.past);
+  EXPECT_TRUE(says_nothing_else(causal));
+  EXPECT_EQ(given.reach, Dim(0));
+  EXPECT_FALSE(says_nothing_else(given));
+  const AttentionProblem window = problem_of(Mask::kWindow), band = problem_of(Mask::kBand);
+  EXPECT_EQ(window.reach, Dim(0));
+  EXPECT_EQ(window.past, Dim(7));
+  EXPECT_TRUE(says_nothing_else(window));
+  EXPECT_EQ(band.reach, Dim(7));
+  EXPECT_EQ(band.past, Dim(7));
+  EXPECT_TRUE(says_nothing_else(band));
 }
 
 TEST(Attention, AgreesForEveryHeadSize) {

@@ -99,16 +99,18 @@ TEST(WgmmaAttention, AgreesWhereBlocksTakeAllRowsByTurns) {
                                                  {1, 64, 2, 2, true}})
     for (const int64_t keys : {64, 140, 256})
       for (const bool bias : {false, true}) {
-        const bool causal = keys > 64 && !bias;
-        const Result<Workload> workload = attention_workload(
-            {.dtype = DType::kBF16,
-             .batch = {2, 2},
-             .rows = 200,
-             .keys = keys,
-             .depth = 64,
-             .columns = 64,
-             .mask = causal ? AttentionGraph::Mask::kCausal : AttentionGraph::Mask::kNone,
-             .output_bias = bias});
+        const auto mask = bias         ? AttentionGraph::Mask::kNone
+                          : keys > 140 ? AttentionGraph::Mask::kWindow
+                          : keys > 64  ? AttentionGraph::Mask::kCausal
+                                       : AttentionGraph::Mask::kBand;
+        const Result<Workload> workload = attention_workload({.dtype = DType::kBF16,
+                                                              .batch = {2, 2},
+                                                              .rows = 200,
+                                                              .keys = keys,
+                                                              .depth = 64,
+                                                              .columns = 64,
+                                                              .mask = mask,
+                                                              .output_bias = bias});
         ASSERT_TRUE(workload) << workload.error().message;
         EXPECT_EQ(testing::check_with_random_inputs(*workload, to_schedule(schedule), device, 16),
                   "")

@@ -5,7 +5,7 @@
 //
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
 // (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
-// has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows,
+// has_past, past, has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows,
 // whole_keys: tiles end where these do; a query, key and value of those); struct Tiling (warps,
 // row_warps of them that have rows of their own, keys, stages, depth and columns rounded up to whole
 // chunks). What is known at run time only is a member, all else a constant.
@@ -288,6 +288,11 @@ struct Attention {
   }
 };
 
+// The first tile of keys that rows from `row` on see.
+KILN_INLINE int first_tile(const Problem& problem, int row) {
+  return Problem::has_past && row > problem.past ? (row - problem.past) / Tiling::keys : 0;
+}
+
 // A block of query rows from `row` on.
 template <class Core, class Score, class Within, class Finish, class LogSum>
 KILN_INLINE void attend(const Problem& problem, const typename Query::stored* query,
@@ -297,10 +302,11 @@ KILN_INLINE void attend(const Problem& problem, const typename Query::stored* qu
   using This = Attention<Core>;
   This state;
   state.clear();
-  // Keys beyond are hidden from all rows of the block.
+  // Keys beyond, and before, are hidden from all rows of the block.
   const int last = (row + This::block_rows < problem.rows ? row + This::block_rows : problem.rows);
   const int seen = last + problem.reach;
   const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
+  const int begin = first_tile(problem, row);
   const auto stage_of = [&](int tile) {
     return shared + This::QueryTile::bytes + tile % Tiling::stages * This::stage_bytes;
   };
@@ -309,15 +315,16 @@ KILN_INLINE void attend(const Problem& problem, const typename Query::stored* qu
                                              thread_index());
   };
   This::fetch_queries(problem, query, row, shared);
-  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile) fetch(tile);
-  _Pragma("unroll 1") for (int tile = 0; tile * Tiling::keys < end; ++tile) {
+  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile) fetch(begin + tile);
+  _Pragma("unroll 1") for (int tile = begin; tile * Tiling::keys < end; ++tile) {
     fetch(tile + Tiling::stages - 1);
     cp_async_wait<Tiling::stages - 1>();
     block_barrier();
     const char* stage = stage_of(tile);
     state.multiply_keys(shared, stage);
     const int first = tile * Tiling::keys;
-    if (Problem::has_within && first + Tiling::keys - 1 <= row + problem.reach)
+    if (Problem::has_within && (!Problem::has_reach || first + Tiling::keys - 1 <= row + problem.reach) &&
+        (!Problem::has_past || first >= last - 1 - problem.past))
       state.finish_scores(problem, row, first, within);
     else
       state.finish_scores(problem, row, first, scores);

@@ -5,8 +5,8 @@
 // defines in front of this file
 //
 //   struct Problem   `stored` (memory type of query, key, value), sizes rows, keys, depth, columns,
-//                    the operands' row and column strides in elements, has_reach, reach
-//                    (AttentionProblem), normalised, guarded (AttentionPattern), one_tile: one tile
+//                    the operands' row and column strides in elements, has_reach, reach,
+//                    has_past, past (AttentionProblem), normalised, guarded (AttentionPattern), one_tile: one tile
 //                    holds all keys, and where a batch's operands begin. What is known at run time
 //                    only is a member, all else a constant
 //   struct Tiling    mr rows x vectors: the register tile; queries, keys: the block
@@ -243,11 +243,14 @@ KILN_INLINE void attend(const Problem& problem, const Stored* query, const Store
     greatest[i] = -infinity_f32();
     total[i] = factor[i] = 0;
   }
-  // Keys beyond are hidden from all rows of the block.
+  // Keys beyond, and before, are hidden from all rows of the block.
   const int64_t end = Problem::has_reach
                           ? smaller(problem.keys, larger(0, row + rows + problem.reach))
                           : problem.keys;
-  for (int64_t first = 0; first < end; first += Tiling::keys) {
+  const int64_t begin = Problem::has_past && !kOneTile
+                            ? larger(0, row - problem.past) / Tiling::keys * Tiling::keys
+                            : 0;
+  for (int64_t first = begin; first < end; first += Tiling::keys) {
     const int64_t keys = smaller(end - first, Tiling::keys);
     pack_keys(problem, key + first * problem.key_row, keys, scratch + Scratch::key);
     copy_rows<Problem::columns, Scratch::columns>(value + first * problem.value_row,
@@ -265,7 +268,8 @@ KILN_INLINE void attend(const Problem& problem, const Stored* query, const Store
         const auto with = [&](auto score) KILN_LAMBDA {
           weigh_rows<ROWS>(products, keys, score, greatest + r + i, total + r + i, factor + r + i);
         };
-        if (Problem::has_within && first + keys - 1 <= at + problem.reach)
+        if (Problem::has_within && (!Problem::has_reach || first + keys - 1 <= at + problem.reach) &&
+            (!Problem::has_past || first >= at + ROWS - 1 - problem.past))
           with([&](vf32 x, int64_t j, int64_t k, auto live) KILN_LAMBDA {
             return scores.within(x, batch, at + j, first + k, live);
           });

@@ -64,13 +64,18 @@ KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot<Tiling::s
                        i % across * 64, batch);
   slot.next();
 }
-// How many tiles of keys a block's rows from `row` on see. Keys beyond are hidden from all of them.
-KILN_INLINE int tiles_of(const Problem& problem, int row) {
-  const int last = row + kBlockRows < problem.rows ? row + kBlockRows : problem.rows;
-  const int seen = last + problem.reach;
-  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
-  return end > 0 ? (end + Tiling::keys - 1) / Tiling::keys : 0;
-}
+// The tiles of keys that a block's rows from `row` on see. Keys beyond, and before, are hidden from all.
+struct Tiles {
+  int first, end;
+  KILN_MEMBER Tiles(const Problem& problem, int row) {
+    const int last = row + kBlockRows < problem.rows ? row + kBlockRows : problem.rows;
+    const int seen = last + problem.reach;
+    const int keys = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
+    first = Problem::has_past && row > problem.past ? (row - problem.past) / Tiling::keys : 0;
+    end = keys > 0 ? (keys + Tiling::keys - 1) / Tiling::keys : 0;
+    if (end < first) end = first;
+  }
+};
 
 // Where a thread is in the rings.
 struct Places {
@@ -88,13 +93,14 @@ KILN_INLINE void bring_first(const Problem& problem, const Maps& maps, const Roo
   _Pragma("unroll") for (int i = 0; i < Tiling::depth / 64; ++i)
       maps.bring_query(room.query(at.of_queries.number) + i * kBlockRows * 128, full, row, i * 64, batch);
   at.of_queries.next();
-  if (tiles_of(problem, row) > 0) bring_keys(maps, room, at.of_keys, 0, batch);
+  const Tiles tiles(problem, row);
+  if (tiles.first < tiles.end) bring_keys(maps, room, at.of_keys, tiles.first * Tiling::keys, batch);
 }
 KILN_INLINE void bring_rest(const Problem& problem, const Maps& maps, const Room& room, Places& at,
                             int batch, int row) {
-  const int tiles = tiles_of(problem, row);
-  _Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile) {
-    if (tile + 1 < tiles) bring_keys(maps, room, at.of_keys, (tile + 1) * Tiling::keys, batch);
+  const Tiles tiles(problem, row);
+  _Pragma("unroll 1") for (int tile = tiles.first; tile < tiles.end; ++tile) {
+    if (tile + 1 < tiles.end) bring_keys(maps, room, at.of_keys, (tile + 1) * Tiling::keys, batch);
     bring_values(maps, room, at.of_values, tile * Tiling::keys, batch);
   }
 }
@@ -132,7 +138,7 @@ KILN_INLINE int begin_block(const Problem& problem, const Maps& maps, const Room
 template <class Score, class Within, class End>
 KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, int group, int row,
                         const Score& scores, const Within& within, const End& end_with) {
-  const int tiles = tiles_of(problem, row);
+  const Tiles tiles(problem, row);
   const bool leads = thread_index() % 128 == 0;
   char* query = room.query(at.of_queries.number) + group * 64 * 128;
   const int first_row = row + group * 64;
@@ -143,7 +149,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
   Rows rows;
   rows.clear();
   barrier_wait(room.query_full(at.of_queries.number), at.of_queries.parity);
-  if (tiles > 0) {
+  if (tiles.first < tiles.end) {
     // The first tile apart: between one that begins and one that ends there is no branch then, and
     // ptxas lets both products be under way.
     barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
@@ -153,17 +159,18 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     if (leads) barrier_arrive(room.key_empty(at.of_keys.number));
     at.of_keys.next();
     if (has_rows) {
-      rows.finish_scores<Tiling::keys <= Problem::keys>(problem, own_row, own_key, scores);
+      rows.finish_scores<Problem::has_past ? Problem::whole_keys : Tiling::keys <= Problem::keys>(
+          problem, own_row, tiles.first * Tiling::keys + own_key, scores);
       rows.weigh();
     }
     rows.take_weights();
-    if (tiles > 1) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
+    if (tiles.first + 1 < tiles.end) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
   }
-  if (!at.takes_turns && tiles > 1) {
+  if (!at.takes_turns && tiles.first + 1 < tiles.end) {
     if (group == Tiling::groups - 1) pass_turn(group);
     at.takes_turns = true;
   }
-  _Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile) {
+  _Pragma("unroll 1") for (int tile = tiles.first + 1; tile < tiles.end; ++tile) {
     wait_for_turn(group);
     rows.multiply_keys(query, room.key(at.of_keys.number));
     barrier_wait(room.value_full(at.of_values.number), at.of_values.parity);
@@ -176,7 +183,8 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     const int from = tile * Tiling::keys, last = from + Tiling::keys - 1;
     if (has_rows) {
       if ((Problem::whole_keys || last < problem.keys) &&
-          (!Problem::has_within || last <= first_row + problem.reach))
+          (!Problem::has_within || !Problem::has_reach || last <= first_row + problem.reach) &&
+          (!Problem::has_within || !Problem::has_past || from >= first_row + 63 - problem.past))
         rows.finish_scores<true>(problem, own_row, from + own_key, within);
       else
         rows.finish_scores<Problem::whole_keys>(problem, own_row, from + own_key, scores);
@@ -184,7 +192,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     }
     warpgroup_hold(rows.score);
     // Its loop also keeps ptxas from waiting for the values before the weights are made.
-    if (tile + 1 < tiles) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
+    if (tile + 1 < tiles.end) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
     warpgroup_wait<0>();
     warpgroup_hold(rows.sum);
     if (leads) barrier_arrive(room.value_empty(at.of_values.number));
@@ -192,7 +200,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     rows.rescale();
     rows.take_weights();
   }
-  if (tiles > 0) {
+  if (tiles.first < tiles.end) {
     barrier_wait(room.value_full(at.of_values.number), at.of_values.parity);
     rows.add_values(room.value(at.of_values.number));
     warpgroup_wait<0>();

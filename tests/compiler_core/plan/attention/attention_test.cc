@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 #include "compiler_core/base/file.h"
 #include "compiler_core/frontend/exported_program.h"
 #include "compiler_core/ir/builder.h"
@@ -135,6 +138,36 @@ TEST(PlanAttention, AMaskOfFewerBatchesIsReadWhereItLies) {
 }
 
 // Its gradient is computed from the logarithms of its sums, and training keeps them.
+// Two layers with one mask, which no input has a part in: nobody stores it.
+TEST(PlanAttention, AMaskOfPlacesIsComputedWhereverItIsNeeded) {
+  GraphBuilder b;
+  const Shape scores = {2, 64, 64};
+  const auto place = [&](int axis) {
+    return b.broadcast_in(b.iota(DType::kI64, 64), scores, std::array{axis});
+  };
+  const NodeId behind = b.binary(Op::kSub, place(1), place(2));
+  const NodeId near =
+      b.binary(Op::kLt, behind, b.broadcast(b.constant_int(DType::kI64, 20), scores));
+  const NodeId seen = b.binary(Op::kAnd, b.binary(Op::kLe, place(2), place(1)), near);
+  const NodeId hidden = b.broadcast(b.constant(DType::kF32, -INFINITY), scores);
+  const auto attend = [&](NodeId q) {
+    const NodeId k = b.input(DType::kF32, {2, 16, 64}), v = b.input(DType::kF32, {2, 64, 16});
+    const NodeId s = b.select(seen, b.matmul(q, k), hidden);
+    const auto spread = [&](Op op, NodeId x) {
+      return b.broadcast_in(b.reduce(op, x, {2}), scores, std::array{0, 1});
+    };
+    const NodeId e = b.unary(Op::kExp, b.binary(Op::kSub, s, spread(Op::kReduceMax, s)));
+    return b.matmul(b.binary(Op::kDiv, e, spread(Op::kReduceSum, e)), v);
+  };
+  const NodeId first = attend(b.input(DType::kF32, {2, 64, 16}));
+  const NodeId second = attend(b.input(DType::kF32, {2, 64, 16}));
+  const auto graph = b.finish({first, second});
+  ASSERT_TRUE(graph) << graph.error().message;
+  const Plan plan = plan_of(*graph);
+  EXPECT_EQ(plan.launches.size(), 2u);
+  EXPECT_EQ(launches_of(plan, Family::kAttention), 2);
+}
+
 TEST(PlanAttention, IsOneKernelWhereTheLogarithmsOfItsSumsAreAResult) {
   const auto computes_what_it_says = [](const std::string& more) {
     const auto graph = parse_graph(softmax_program(24, more));
