@@ -117,6 +117,22 @@ def test_gradients_of_attention_are_as_near_as_eager(dtype: torch.dtype, causal:
         assert (have - reference).norm() <= 1.3 * (want - reference).norm() + 1e-6 * reference.norm()
 
 
+@pytest.mark.parametrize("rows, keys", [(32, 32), (17, 40), (100, 100), (40, 17)])
+def test_windows_hide_what_they_hide_in_eager(rows: int, keys: int) -> None:
+    def near(past: int, ahead: int) -> torch.Tensor:
+        behind = torch.arange(rows)[:, None] - torch.arange(keys)
+        return behind.abs() <= past if past == ahead else (behind >= -ahead) & (behind <= past)
+
+    def model(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
+        attended = [F.scaled_dot_product_attention(q, k, v, near(past, ahead))
+                    for past, ahead in ((0, 0), (7, 0), (9, 9), (30, 5), (200, 100), (3, -2))]
+        scores = q @ k.mT
+        return [*attended, scores.masked_fill(~near(5, 3), 0.0).amax(-1), scores.masked_fill(~near(5, 5), 0.0).sum(-1)]
+
+    q, k, v = torch.randn(1, 2, rows, 16), torch.randn(1, 2, keys, 16), torch.randn(1, 2, keys, 16)
+    torch.testing.assert_close(compiled(model, fullgraph=True)(q, k, v), model(q, k, v), rtol=2e-5, atol=2e-6)
+
+
 def test_dynamic_sizes_compile_once_forward_and_backward() -> None:
     model, compiles = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3)), []
     fast = torch.compile(model, dynamic=True, backend=lambda *a, **k: compiles.append(1) or kiln.dynamo.backend(*a, **k))
