@@ -33,12 +33,16 @@ namespace {
 // Finds out what a mask of the scores says whatever the inputs are.
 class Mask {
  public:
-  Mask(const Graph& graph, NodeId scores) : graph_(graph), rank_(graph.node(scores).shape.size()) {}
+  Mask(const Graph& graph, NodeId scores)
+      : graph_(graph),
+        rank_(graph.node(scores).shape.size()),
+        rows_(graph.node(scores).shape[rank_ - 2]),
+        keys_(graph.node(scores).shape[rank_ - 1]) {}
 
   // Sets reach and past, and scores_within where the mask has no other condition.
   void find(NodeId scores, AttentionProblem& problem) const {
     const Node& select = node(scores);
-    if (select.op != Op::kSelect) return;
+    if (select.op != Op::kSelect) return find_added(scores, problem);
     const bool keeps = is_least(select.operands[2]);  // select(seen, x, -inf)
     if (!keeps && !is_least(select.operands[1])) return;
     Bounds bounds;
@@ -79,11 +83,47 @@ class Mask {
 
   const Node& node(NodeId id) const { return graph_.node(id); }
 
-  bool is_least(NodeId id) const {
+  // x + select(seen, 0, the least finite number): beside a score that a row sees, all others weigh
+  // nothing, as with -inf. A row that sees none would weigh all keys alike, so each has to see its own.
+  void find_added(NodeId scores, AttentionProblem& problem) const {
+    const Node& add = node(without_casts(scores));
+    if (add.op != Op::kAdd) return;
+    for (const size_t side : {size_t{0}, size_t{1}}) {
+      const Node& select = node(without_casts(add.operands[side]));
+      if (select.op != Op::kSelect) continue;
+      const bool keeps = is_zero(select.operands[1]) && is_far(select.operands[2]);
+      if (!keeps && !(is_far(select.operands[1]) && is_zero(select.operands[2]))) continue;
+      Bounds bounds;
+      if (!find_bounds(select.operands[0], keeps, bounds) || !each_row_sees_its_own(bounds))
+        continue;
+      problem.reach = bounds.reach;
+      problem.past = bounds.past;
+      problem.scores_within = add.operands[1 - side];
+      return;
+    }
+  }
+
+  NodeId without_casts(NodeId id) const {
+    while (node(id).op == Op::kCast && is_float(node(node(id).operands[0]).dtype))
+      id = node(id).operands[0];
+    return id;
+  }
+
+  std::optional<double> constant(NodeId id) const {
     const Node* x = &node(id);
     if (x->op == Op::kView) x = &node(x->operands[0]);
-    return x->op == Op::kConstant && is_float(x->dtype) &&
-           std::get<ConstantAttr>(x->attr).as_double() == -std::numeric_limits<double>::infinity();
+    if (x->op != Op::kConstant || !is_float(x->dtype)) return std::nullopt;
+    return std::get<ConstantAttr>(x->attr).as_double();
+  }
+  bool is_least(NodeId id) const {
+    return constant(id) == -std::numeric_limits<double>::infinity();
+  }
+  bool is_zero(NodeId id) const { return constant(id) == 0.0; }
+  // So far below scores that their exponentials beside one of these are 0.
+  bool is_far(NodeId id) const {
+    constexpr double kFar = -1e30;
+    const auto value = constant(id);
+    return value && *value <= kFar;
   }
 
   struct Affine {  // key * key's place + row * row's place + constant
@@ -98,6 +138,14 @@ class Mask {
   struct Bounds {
     std::optional<Dim> reach, past;  // key - row <= reach, row - key <= past
   };
+
+  bool each_row_sees_its_own(const Bounds& bounds) const {
+    const auto allows = [](const std::optional<Dim>& bound) {
+      return !bound || (bound->is_constant() && bound->constant() >= 0);
+    };
+    return (bounds.reach || bounds.past) && allows(bounds.reach) && allows(bounds.past) &&
+           rows_.is_constant() && keys_.is_constant() && rows_.constant() <= keys_.constant();
+  }
 
   // What holds wherever `condition` is `seen`; whether it says nothing else.
   bool find_bounds(NodeId condition, bool seen, Bounds& bounds) const {
@@ -168,6 +216,7 @@ class Mask {
 
   const Graph& graph_;
   const size_t rank_;
+  const Dim rows_, keys_;
 };
 
 // Which axis of the product each axis of the result is.

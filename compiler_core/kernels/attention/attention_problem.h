@@ -36,7 +36,8 @@ struct AttentionProblem {
   int64_t depth = 0;    // of a head of query and key
   int64_t columns = 0;  // of a head of value
   AttentionOperand query, key, value;
-  // Scores of keys past row + reach are -inf, whatever the inputs: a causal mask has reach 0.
+  // Scores of keys past row + reach are -inf, whatever the inputs, or so low that they weigh nothing
+  // beside the row's own, as long as that is finite: a causal mask has reach 0.
   std::optional<Dim> reach;
   // And of keys before row - past: a sliding window has both.
   std::optional<Dim> past;

@@ -107,16 +107,22 @@ class WgmmaAttentionKernel {
                "  static constexpr int depth = {3}, room = {4}, columns = {5}, steps = {6};\n"
                "  static constexpr int copying_registers = {7}, multiplying_registers = {8};\n"
                "  static constexpr float scale = {9};\n"
-               "  static constexpr bool scores_read = {10};\n}};\n"
+               "  static constexpr bool scores_read = {10}, far_scores = {12};\n}};\n"
                "struct Maps {{\n",
                schedule_.groups, schedule_.keys, schedule_.stages,
                round_up(problem_.depth, kBoxWidth), round_up(problem_.columns, kBoxWidth), columns_,
                ceil_div(problem_.depth, int64_t{16}), copying, multiplying,
                fmt::format("{:a}f", static_cast<float>(problem_.scale)), text_.scores_read(),
-               schedule_.query_slots()) +
+               schedule_.query_slots(), has_far_scores()) +
            print_bring("query", problem_.query, problem_.batch) +
            print_bring("key", problem_.key, problem_.batch) +
            print_bring("value", problem_.value, problem_.batch) + "};\n";
+  }
+
+  // Whether something is added to the products, which may be a mask of the least finite number.
+  bool has_far_scores() const {
+    return problem_.scaled == problem_.pattern.query_key &&
+           problem_.pattern.scores != problem_.pattern.query_key;
   }
 
   // Blocks of rows, of all batches.
@@ -197,7 +203,10 @@ struct TriedSchedules {
   std::vector<WgmmaAttentionSchedule> by_turns, plain;
 };
 TriedSchedules schedules_for(const AttentionProblem& problem) {
-  const bool wide = std::max(problem.depth, problem.columns) > kBoxWidth;
+  const int64_t head = std::max(problem.depth, problem.columns);
+  const bool wide = head > kBoxWidth;
+  if (head > 2 * kBoxWidth)  // sums have half of the registers
+    return {{}, {{2, 64, 2, 1}, {1, 64, 2, 1}, {1, 64, 3, 1}}};
   const int64_t keys = problem.keys.constant();
   constexpr int64_t kFew = 256;  // one tile has them, or a few that hardly a key is missing in
   if (keys <= kFew && keys % 128 != 0) {
@@ -231,12 +240,12 @@ Status check_wgmma_attention(const Workload& workload) {
       graph.node(problem.pattern.query_key).dtype != DType::kF32 ||
       graph.node(problem.pattern.product).dtype != DType::kF32)
     return attention_lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
-  constexpr int64_t kFewRows = 64, kMostColumns = 128;
+  constexpr int64_t kFewRows = 64, kMostColumns = 256;
   if (problem.rows.constant() < kFewRows || problem.keys.constant() < kFewRows)
     return attention_lacks("few queries or keys");
   if (problem.depth > kMostColumns || problem.columns > kMostColumns || problem.depth % 8 != 0 ||
       problem.columns % 8 != 0)
-    return attention_lacks("heads of more than 128, or no multiple of 8");
+    return attention_lacks("heads of more than 256, or no multiple of 8");
   if (problem.batch.size() > 3 || !is_mappable(problem.query) || !is_mappable(problem.key) ||
       !is_mappable(problem.value))
     return attention_lacks("operands that the copy engine cannot read");

@@ -1,5 +1,5 @@
 // Attention on the tensor cores of compute capability 9.0 (wgmma), for fp16 and bf16 and heads of at
-// most 128: its schedules. Values.
+// most 256: its schedules. Values.
 #pragma once
 
 #include <vector>

@@ -13,6 +13,10 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+double least_finite(DType dtype) {
+  return dtype == DType::kF32 ? -0x1.fffffep127 : dtype == DType::kBF16 ? -0x1.fep127 : -65504;
+}
+
 class Writer {
  public:
   explicit Writer(const AttentionGraph& wanted) : w_(wanted) {
@@ -111,15 +115,20 @@ class Writer {
       row = b_.binary(Op::kAdd, row, far);
     }
     NodeId seen = b_.binary(Op::kLe, column, row);
-    if (w_.mask == Mask::kWindow || w_.mask == Mask::kBand) {
+    const bool window = w_.mask == Mask::kWindow || w_.mask == Mask::kLeast;
+    if (window || w_.mask == Mask::kBand) {
       const NodeId behind = b_.binary(Op::kSub, row, column);
       const NodeId most = b_.broadcast(b_.constant_int(DType::kI64, w_.past), full);
       if (w_.mask == Mask::kBand) seen = b_.binary(Op::kLe, b_.unary(Op::kAbs, behind), most);
-      if (w_.mask == Mask::kWindow)
-        seen = b_.binary(Op::kAnd, seen, b_.binary(Op::kLe, behind, most));
+      if (window) seen = b_.binary(Op::kAnd, seen, b_.binary(Op::kLe, behind, most));
     } else if (w_.mask != Mask::kCausal) {
       const NodeId given = b_.broadcast(b_.input(DType::kBool, {w_.keys}), full);
       seen = w_.mask == Mask::kBool ? given : b_.binary(Op::kAnd, seen, given);
+    }
+    if (w_.mask == Mask::kLeast) {  // as models add it that compute attention by themselves
+      const NodeId x = b_.cast(s, w_.dtype);
+      const NodeId hides = b_.select(seen, like(0, x), like(least_finite(w_.dtype), x));
+      return b_.cast(b_.binary(Op::kAdd, x, hides), DType::kF32);
     }
     return b_.select(seen, s, like(kMinusInfinity, s));
   }

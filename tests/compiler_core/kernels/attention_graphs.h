@@ -10,7 +10,7 @@
 namespace kiln::testing {
 
 struct AttentionGraph {
-  enum class Mask { kNone, kCausal, kBool, kAdditive, kCausalAndBool, kWindow, kBand };
+  enum class Mask { kNone, kCausal, kBool, kAdditive, kCausalAndBool, kWindow, kBand, kLeast };
   enum class Division { kBefore, kAfter };  // of the weights, by their sum
 
   DType dtype = DType::kF32;
@@ -35,7 +35,7 @@ inline constexpr AttentionGraph::Mask kEveryMask[] = {
     AttentionGraph::Mask::kNone,          AttentionGraph::Mask::kCausal,
     AttentionGraph::Mask::kBool,          AttentionGraph::Mask::kAdditive,
     AttentionGraph::Mask::kCausalAndBool, AttentionGraph::Mask::kWindow,
-    AttentionGraph::Mask::kBand};
+    AttentionGraph::Mask::kBand,          AttentionGraph::Mask::kLeast};
 
 // REQUIRES: shared_by > 1 and transposed want a batch axis.
 Graph attention_graph(const AttentionGraph& wanted);

@@ -34,9 +34,9 @@ std::string check_attention(const AttentionGraph& graph, int limit = 1, size_t t
 
 TEST(AttentionProblem, SaysWhichKeysAMaskHidesFromWhichRows) {
   using Mask = AttentionGraph::Mask;
-  const auto problem_of = [](Mask mask) {
+  const auto problem_of = [](Mask mask, int64_t rows = 40) {
     const Result<Workload> workload =
-        attention_workload({.batch = {2}, .rows = 40, .keys = 50, .mask = mask, .past = 7});
+        attention_workload({.batch = {2}, .rows = rows, .keys = 50, .mask = mask, .past = 7});
     EXPECT_TRUE(workload) << workload.error().message;
     return AttentionProblem::of(workload->graph);
   };
@@ -61,6 +61,12 @@ TEST(AttentionProblem, SaysWhichKeysAMaskHidesFromWhichRows) {
   EXPECT_EQ(band.reach, Dim(7));
   EXPECT_EQ(band.past, Dim(7));
   EXPECT_TRUE(says_nothing_else(band));
+  const AttentionProblem least = problem_of(Mask::kLeast);
+  EXPECT_EQ(least.reach, Dim(0));
+  EXPECT_EQ(least.past, Dim(7));
+  EXPECT_TRUE(says_nothing_else(least));
+  // Rows that see no key weigh all keys alike.
+  EXPECT_FALSE(problem_of(Mask::kLeast, 60).reach);
 }
 
 TEST(Attention, AgreesForEveryHeadSize) {

@@ -9,13 +9,15 @@
 //                  whole 16); depth, room (of a value's row): in whole 64; columns; steps (of 16 of
 //                  the depth); scale: a score, as scores() gives it, times it goes into the
 //                  exponential; scores_read: whether scores() reads inputs, which have no more rows
-//                  than queries
+//                  than queries; far_scores: whether they may be as low as the least finite number
 namespace {
 
-// exp((score - from) Tiling::scale).
+// exp((score - from) Tiling::scale). Scores near the least finite number are subtracted first, since their
+// multiples are infinite.
 constexpr float kWeightScale = Tiling::scale * 0x1.715476p0f;  // 1 / ln 2
 KILN_INLINE float weight_of(float score, float from) {
-  return quick_exp2(score * kWeightScale - from * kWeightScale);
+  return quick_exp2(Tiling::far_scores ? (score - from) * kWeightScale
+                                       : score * kWeightScale - from * kWeightScale);
 }
 // Whether it is so in a lane of the warp.
 KILN_INLINE bool in_any_lane(bool x) {
