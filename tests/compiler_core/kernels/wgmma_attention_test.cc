@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -92,30 +94,25 @@ TEST(WgmmaAttention, AgreesWhereOneTileHasAllKeys) {
 TEST(WgmmaAttention, AgreesWhereBlocksTakeAllRowsByTurns) {
   Target device = kHopper;
   device.units = 2;
-  for (const WgmmaAttentionSchedule& schedule : {WgmmaAttentionSchedule{1, 64, 2, 1, true},
-                                                 {2, 64, 3, 1, true},
-                                                 {2, 128, 2, 1, true},
-                                                 {1, 64, 1, 1, true},
-                                                 {1, 64, 2, 2, true}})
-    for (const int64_t keys : {64, 140, 256})
-      for (const bool bias : {false, true}) {
-        const auto mask = bias         ? AttentionGraph::Mask::kNone
-                          : keys > 140 ? AttentionGraph::Mask::kWindow
-                          : keys > 64  ? AttentionGraph::Mask::kCausal
-                                       : AttentionGraph::Mask::kBand;
-        const Result<Workload> workload = attention_workload({.dtype = DType::kBF16,
-                                                              .batch = {2, 2},
-                                                              .rows = 200,
-                                                              .keys = keys,
-                                                              .depth = 64,
-                                                              .columns = 64,
-                                                              .mask = mask,
-                                                              .output_bias = bias});
-        ASSERT_TRUE(workload) << workload.error().message;
-        EXPECT_EQ(testing::check_with_random_inputs(*workload, to_schedule(schedule), device, 16),
-                  "")
-            << to_schedule(schedule).to_string() << " " << keys << bias;
-      }
+  using Mask = AttentionGraph::Mask;
+  for (const WgmmaAttentionSchedule& schedule :
+       {WgmmaAttentionSchedule{1, 64, 1, 2, true}, {2, 64, 3, 1, true}, {2, 128, 2, 1, true}})
+    for (const auto& [keys, mask, bias] : {std::tuple{64, Mask::kNone, true},
+                                           {140, Mask::kCausal, false},
+                                           {192, Mask::kNone, false},
+                                           {256, Mask::kWindow, false}}) {
+      const Result<Workload> workload = attention_workload({.dtype = DType::kBF16,
+                                                            .batch = {2, 2},
+                                                            .rows = 200,
+                                                            .keys = keys,
+                                                            .depth = 64,
+                                                            .columns = 64,
+                                                            .mask = mask,
+                                                            .output_bias = bias});
+      ASSERT_TRUE(workload) << workload.error().message;
+      EXPECT_EQ(testing::check_with_random_inputs(*workload, to_schedule(schedule), device, 16), "")
+          << to_schedule(schedule).to_string() << " " << keys;
+    }
 }
 
 TEST(WgmmaAttention, AgreesHoweverOperandsAndResultLie) {
