@@ -11,6 +11,7 @@
 #include "compiler_core/ir/text.h"
 #include "tests/support/process.h"
 #include "tests/support/slow_magnitude.h"
+#include "tests/system/fake_gpu.h"
 
 #ifdef KILN_FAKE_LIBCUDA
 
@@ -51,9 +52,7 @@ class Candidates : public ::testing::Test {
   const TempDir dir_ = *TempDir::create();
   const std::string file_ = (dir_.path() / "magnitude.kiln").string();
   const Target target_ = *Target::parse("cuda:sm_90a");
-  const Service service_{
-      dir_.path() / "data",
-      {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC}};
+  const Service service_{dir_.path() / "data", worker_of_fake_gpu()};
 };
 
 TEST_F(Candidates, ASourceForAGpuWins) {

@@ -6,6 +6,7 @@
 
 #include "client/compiled_program.h"
 #include "tests/support/process.h"
+#include "tests/system/fake_gpu.h"
 
 #ifdef KILN_FAKE_LIBCUDA
 
@@ -38,8 +39,7 @@ class GpuService : public ::testing::Test {
 };
 
 TEST_F(GpuService, WhatIsTunedWithoutAGpuIsAHitWithOne) {
-  const Service service(dir_.path() / "data", {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA,
-                                               "--libnvrtc", KILN_FAKE_LIBNVRTC});
+  const Service service(dir_.path() / "data", worker_of_fake_gpu());
   ASSERT_FALSE(service.endpoint().empty()) << service.log();
   const json stats =
       run({binary("kiln"), "stats", "--json", "--coordinator", service.endpoint()}).json();
@@ -168,9 +168,7 @@ class GpuServiceKernel : public GpuService {
   json tuned(const std::string& graph) {
     const std::string file = (dir_.path() / "kernel.kiln").string();
     EXPECT_TRUE(write_file(file, graph));
-    const Service service(
-        dir_.path() / "data",
-        {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC});
+    const Service service(dir_.path() / "data", worker_of_fake_gpu());
     EXPECT_FALSE(service.endpoint().empty()) << service.log();
     const Finished compiled =
         run({binary("kiln"), "compile", file, "--target", "cuda:sm_90a", "--mode", "max-autotune",

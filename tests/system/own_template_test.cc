@@ -10,6 +10,7 @@
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "tests/support/process.h"
+#include "tests/system/fake_gpu.h"
 
 namespace kiln::testing {
 namespace {
@@ -160,10 +161,7 @@ TEST_F(OwnTemplate, AStrictRequestWaitsForTheSuccessor) {
 
 #ifdef KILN_FAKE_LIBCUDA
 TEST_F(OwnTemplate, IsListedTunedVerifiedWinningAndServedOnAGpu) {
-  expect_served(
-      "cuda:sm_90a",
-      {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC},
-      {"--libcuda", KILN_FAKE_LIBCUDA});
+  expect_served("cuda:sm_90a", worker_of_fake_gpu(), client_of_fake_gpu());
 }
 #endif
 

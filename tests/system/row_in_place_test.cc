@@ -7,6 +7,7 @@
 #include "compiler_core/base/tensor.h"
 #include "compiler_core/frontend/safetensors.h"
 #include "tests/support/process.h"
+#include "tests/system/fake_gpu.h"
 
 namespace kiln::testing {
 namespace {
@@ -67,10 +68,7 @@ TEST_F(RowInPlace, IsTunedAndVerifiedOnTheCpu) {
 
 #ifdef KILN_FAKE_LIBCUDA
 TEST_F(RowInPlace, IsTunedAndVerifiedOnAGpu) {
-  expect_tuned(
-      "cuda:sm_90a",
-      {"--device", "cuda:0", "--libcuda", KILN_FAKE_LIBCUDA, "--libnvrtc", KILN_FAKE_LIBNVRTC},
-      {"--libcuda", KILN_FAKE_LIBCUDA});
+  expect_tuned("cuda:sm_90a", worker_of_fake_gpu(), client_of_fake_gpu());
 }
 #endif
 

@@ -98,9 +98,17 @@ class Mask {
         continue;
       problem.reach = bounds.reach;
       problem.past = bounds.past;
-      problem.scores_within = add.operands[1 - side];
+      const NodeId x = add.operands[1 - side];
+      if (!is_rounded(scores) || is_rounded(x)) problem.scores_within = x;
       return;
     }
+  }
+
+  // Whether it has the values of a half.
+  bool is_rounded(NodeId id) const {
+    for (; node(id).op == Op::kCast; id = node(id).operands[0])
+      if (is_half(node(id).dtype)) return true;
+    return is_half(node(id).dtype);
   }
 
   NodeId without_casts(NodeId id) const {

@@ -44,6 +44,7 @@ class FewRowsAttentionKernel {
                       "  static constexpr int depth = {}, columns = {};\n}};\n",
                       schedule_.warps, schedule_.keys, schedule_.stages,
                       shared_row(problem.depth, bytes), shared_row(problem.columns, bytes)) +
+                  std::string(device_text("attention_seen.cuh")) +
                   std::string(device_text("attention.cuh")) +
                   std::string(device_text("attention_few_rows.cuh"));
     source.text += cuda_kernel("attend_rows", graph_, schedule_.threads(), 1, print_body());

@@ -18,8 +18,9 @@ class CudaAttentionKernel {
     Source source;
     source.recipe = argument_recipe(graph_);
     source.text = cuda_preamble(graph_, text_.lanes(), {"mma.cuh"});
-    source.text +=
-        text_.print_problem() + print_tiling() + std::string(device_text("attention.cuh"));
+    source.text += text_.print_problem() + print_tiling() +
+                   std::string(device_text("attention_seen.cuh")) +
+                   std::string(device_text("attention.cuh"));
     source.text += cuda_kernel("attend_blocks", graph_, schedule_.threads(), 1, print_body());
     Phase phase;
     phase.entry = "attend_blocks";

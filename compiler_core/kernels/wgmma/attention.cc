@@ -6,7 +6,6 @@
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/attention/attention_text.h"
 #include "compiler_core/kernels/printed_template.h"
-#include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/wgmma/attention_result.h"
@@ -79,6 +78,7 @@ class WgmmaAttentionKernel {
                   print_wgmma({"keys_multiply", problem_.stored, problem_.stored, schedule_.keys}) +
                   print_wgmma({"values_multiply", problem_.stored, problem_.stored, columns_, true,
                                false, true}) +
+                  std::string(device_text("attention_seen.cuh")) +
                   std::string(device_text("wgmma_attention_rows.cuh")) +
                   std::string(device_text("wgmma_attention.cuh")) + result_.print_out() +
                   cuda_kernel("attend_blocks", graph_, schedule_.threads(), schedule_.blocks,
@@ -197,8 +197,8 @@ class WgmmaAttentionKernel {
   const AttentionResult result_;
 };
 
-// What is tried: with blocks that take rows by turns, and with others. As they came out (tests/gpu/LOG.md,
-// "Convolutions and attention on wgmma").
+// The schedules that are tried, the quickest first as tests/gpu/LOG.md has them ("Convolutions and attention on
+// wgmma"): of blocks that take rows by turns, and of others.
 struct TriedSchedules {
   std::vector<WgmmaAttentionSchedule> by_turns, plain;
 };

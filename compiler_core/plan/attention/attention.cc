@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kMostNodes = 96;  // of the scores' arithmetic
 constexpr int64_t kMostHead = 256;
 constexpr int64_t kFewRows = 8, kManyKeys = 512;
+constexpr int64_t kBlocksWanted = 128, kClustersWanted = 8;
 
 // How many batches of `query_key` have keys of their own, whichever Views repeat them.
 int64_t batches_of_keys(const Graph& graph, const Node& query_key) {
@@ -34,7 +35,7 @@ bool pays(const Graph& graph, const Node& query_key, OnePass one_pass) {
       size_at_hints(graph, query_key.shape.back()) < kManyKeys)
     return true;
   if (one_pass == OnePass::kManyRows || !rows.is(1)) return false;
-  const int64_t enough = one_pass == OnePass::kOneRow ? 128 : 8;
+  const int64_t enough = one_pass == OnePass::kOneRow ? kBlocksWanted : kClustersWanted;
   return batches_of_keys(graph, query_key) >= enough;
 }
 

@@ -51,7 +51,7 @@ struct AttentionPattern {
 //  - kOneRow: one row of many keys as well, where as many batches as blocks are wanted (128) have keys of
 //    their own.
 //  - kOneRowInClusters: where eight have, since the blocks of a cluster divide the keys of each.
-//  - kAlways: all of it, as in a workload, which somebody has cut.
+//  - kAlways: all of it. A workload has been cut already.
 enum class OnePass : uint8_t { kManyRows, kOneRow, kOneRowInClusters, kAlways };
 
 // The pattern that ends in the Matmul `product`; empty where there is none, where a head's width is

@@ -4,11 +4,12 @@
 // cpu/attention.h), and are the first operand of the second product as they lie.
 //
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
-// (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; has_reach, reach,
-// has_past, past, has_within, normalised, guarded; has_log_sums: store_log_sum(log_sum, row) wants them; whole_rows,
-// whole_keys: tiles end where these do; a query, key and value of those); struct Tiling (warps,
-// row_warps of them that have rows of their own, keys, stages, depth and columns rounded up to whole
-// chunks). What is known at run time only is a member, all else a constant.
+// (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; what
+// attention_seen.cuh wants, which stands in front of this file too; normalised, guarded; has_log_sums:
+// store_log_sum(log_sum, row) wants them; whole_rows, whole_keys: tiles end where these do; a query,
+// key and value of those); struct Tiling (warps, row_warps of them that have rows of their own, keys,
+// stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
+// all else a constant.
 //
 // Which barrier protects what. Tile t lies in stage t % stages. At the head of step t every thread
 // has waited for its own copies of tile t and then meets the others, so that tile t lies in shared
@@ -288,11 +289,6 @@ struct Attention {
   }
 };
 
-// The first tile of keys that rows from `row` on see.
-KILN_INLINE int first_tile(const Problem& problem, int row) {
-  return Problem::has_past && row > problem.past ? (row - problem.past) / Tiling::keys : 0;
-}
-
 // A block of query rows from `row` on.
 template <class Core, class Score, class Within, class Finish, class LogSum>
 KILN_INLINE void attend(const Problem& problem, const typename Query::stored* query,
@@ -302,29 +298,24 @@ KILN_INLINE void attend(const Problem& problem, const typename Query::stored* qu
   using This = Attention<Core>;
   This state;
   state.clear();
-  // Keys beyond, and before, are hidden from all rows of the block.
-  const int last = (row + This::block_rows < problem.rows ? row + This::block_rows : problem.rows);
-  const int seen = last + problem.reach;
-  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
-  const int begin = first_tile(problem, row);
+  const SeenKeys seen(problem, row, This::block_rows);
   const auto stage_of = [&](int tile) {
     return shared + This::QueryTile::bytes + tile % Tiling::stages * This::stage_bytes;
   };
   const auto fetch = [&](int tile) {
-    This::template fetch<Tiling::warps * 32>(problem, key, value, tile, end, stage_of(tile),
+    This::template fetch<Tiling::warps * 32>(problem, key, value, tile, seen.end, stage_of(tile),
                                              thread_index());
   };
   This::fetch_queries(problem, query, row, shared);
-  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile) fetch(begin + tile);
-  _Pragma("unroll 1") for (int tile = begin; tile * Tiling::keys < end; ++tile) {
+  _Pragma("unroll 1") for (int tile = 0; tile < Tiling::stages - 1; ++tile) fetch(seen.first_tile + tile);
+  _Pragma("unroll 1") for (int tile = seen.first_tile; tile < seen.end_tile; ++tile) {
     fetch(tile + Tiling::stages - 1);
     cp_async_wait<Tiling::stages - 1>();
     block_barrier();
     const char* stage = stage_of(tile);
     state.multiply_keys(shared, stage);
     const int first = tile * Tiling::keys;
-    if (Problem::has_within && (!Problem::has_reach || first + Tiling::keys - 1 <= row + problem.reach) &&
-        (!Problem::has_past || first >= last - 1 - problem.past))
+    if (shows_tile(problem, row, row + This::block_rows - 1, first))
       state.finish_scores(problem, row, first, within);
     else
       state.finish_scores(problem, row, first, scores);

@@ -58,9 +58,7 @@ KILN_INLINE void attend_few_rows(const Problem& problem, const typename Query::s
   const int warp = thread_index() / 32, lane = thread_index() % 32;
   This state;
   state.clear();
-  const int last = row + 16 < problem.rows ? row + 16 : problem.rows;
-  const int seen = last + problem.reach;
-  const int end = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
+  const int end = SeenKeys(problem, row, 16).end;
   char* const stages = shared + This::QueryTile::bytes + warp * (Tiling::stages * This::stage_bytes);
   // Number `turn` of this warp's tiles.
   const auto tile_of = [&](int turn) { return turn * step + split * warps + warp; };

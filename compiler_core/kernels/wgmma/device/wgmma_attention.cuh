@@ -4,7 +4,7 @@
 // scores come; and where a block has rows of several batches after one another, what its next rows need
 // comes while it ends with these.
 //
-// In front of it stands wgmma_attention_rows.cuh, and the generated source defines besides
+// In front of it stand wgmma_attention_rows.cuh and attention_seen.cuh, and the generated source defines besides
 //   struct Tiling  groups (warpgroups that multiply), stages; query_slots: 2 where a block has rows of
 //                  several batches; copying_registers, multiplying_registers
 //   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
@@ -64,19 +64,6 @@ KILN_INLINE void bring_values(const Maps& maps, const Room& room, Slot<Tiling::s
                        i % across * 64, batch);
   slot.next();
 }
-// The tiles of keys that a block's rows from `row` on see. Keys beyond, and before, are hidden from all.
-struct Tiles {
-  int first, end;
-  KILN_MEMBER Tiles(const Problem& problem, int row) {
-    const int last = row + kBlockRows < problem.rows ? row + kBlockRows : problem.rows;
-    const int seen = last + problem.reach;
-    const int keys = !Problem::has_reach || seen > problem.keys ? problem.keys : seen;
-    first = Problem::has_past && row > problem.past ? (row - problem.past) / Tiling::keys : 0;
-    end = keys > 0 ? (keys + Tiling::keys - 1) / Tiling::keys : 0;
-    if (end < first) end = first;
-  }
-};
-
 // Where a thread is in the rings.
 struct Places {
   Slot<Tiling::query_slots> of_queries;
@@ -93,14 +80,14 @@ KILN_INLINE void bring_first(const Problem& problem, const Maps& maps, const Roo
   _Pragma("unroll") for (int i = 0; i < Tiling::depth / 64; ++i)
       maps.bring_query(room.query(at.of_queries.number) + i * kBlockRows * 128, full, row, i * 64, batch);
   at.of_queries.next();
-  const Tiles tiles(problem, row);
-  if (tiles.first < tiles.end) bring_keys(maps, room, at.of_keys, tiles.first * Tiling::keys, batch);
+  const SeenKeys seen(problem, row, kBlockRows);
+  if (seen.first_tile < seen.end_tile) bring_keys(maps, room, at.of_keys, seen.first_tile * Tiling::keys, batch);
 }
 KILN_INLINE void bring_rest(const Problem& problem, const Maps& maps, const Room& room, Places& at,
                             int batch, int row) {
-  const Tiles tiles(problem, row);
-  _Pragma("unroll 1") for (int tile = tiles.first; tile < tiles.end; ++tile) {
-    if (tile + 1 < tiles.end) bring_keys(maps, room, at.of_keys, (tile + 1) * Tiling::keys, batch);
+  const SeenKeys seen(problem, row, kBlockRows);
+  _Pragma("unroll 1") for (int tile = seen.first_tile; tile < seen.end_tile; ++tile) {
+    if (tile + 1 < seen.end_tile) bring_keys(maps, room, at.of_keys, (tile + 1) * Tiling::keys, batch);
     bring_values(maps, room, at.of_values, tile * Tiling::keys, batch);
   }
 }
@@ -138,7 +125,7 @@ KILN_INLINE int begin_block(const Problem& problem, const Maps& maps, const Room
 template <class Score, class Within, class End>
 KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, int group, int row,
                         const Score& scores, const Within& within, const End& end_with) {
-  const Tiles tiles(problem, row);
+  const SeenKeys seen(problem, row, kBlockRows);
   const bool leads = thread_index() % 128 == 0;
   char* query = room.query(at.of_queries.number) + group * 64 * 128;
   const int first_row = row + group * 64;
@@ -149,7 +136,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
   Rows rows;
   rows.clear();
   barrier_wait(room.query_full(at.of_queries.number), at.of_queries.parity);
-  if (tiles.first < tiles.end) {
+  if (seen.first_tile < seen.end_tile) {
     // The first tile apart: between one that begins and one that ends there is no branch then, and
     // ptxas lets both products be under way.
     barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
@@ -160,17 +147,17 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     at.of_keys.next();
     if (has_rows) {
       rows.finish_scores<Problem::has_past ? Problem::whole_keys : Tiling::keys <= Problem::keys>(
-          problem, own_row, tiles.first * Tiling::keys + own_key, scores);
+          problem, own_row, seen.first_tile * Tiling::keys + own_key, scores);
       rows.weigh();
     }
     rows.take_weights();
-    if (tiles.first + 1 < tiles.end) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
+    if (seen.first_tile + 1 < seen.end_tile) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
   }
-  if (!at.takes_turns && tiles.first + 1 < tiles.end) {
+  if (!at.takes_turns && seen.first_tile + 1 < seen.end_tile) {
     if (group == Tiling::groups - 1) pass_turn(group);
     at.takes_turns = true;
   }
-  _Pragma("unroll 1") for (int tile = tiles.first + 1; tile < tiles.end; ++tile) {
+  _Pragma("unroll 1") for (int tile = seen.first_tile + 1; tile < seen.end_tile; ++tile) {
     wait_for_turn(group);
     rows.multiply_keys(query, room.key(at.of_keys.number));
     barrier_wait(room.value_full(at.of_values.number), at.of_values.parity);
@@ -183,8 +170,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     const int from = tile * Tiling::keys, last = from + Tiling::keys - 1;
     if (has_rows) {
       if ((Problem::whole_keys || last < problem.keys) &&
-          (!Problem::has_within || !Problem::has_reach || last <= first_row + problem.reach) &&
-          (!Problem::has_within || !Problem::has_past || from >= first_row + 63 - problem.past))
+          (!Problem::has_within || shows_tile(problem, first_row, first_row + 63, from)))
         rows.finish_scores<true>(problem, own_row, from + own_key, within);
       else
         rows.finish_scores<Problem::whole_keys>(problem, own_row, from + own_key, scores);
@@ -192,7 +178,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     }
     warpgroup_hold(rows.score);
     // Its loop also keeps ptxas from waiting for the values before the weights are made.
-    if (tile + 1 < tiles.end) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
+    if (tile + 1 < seen.end_tile) barrier_wait(room.key_full(at.of_keys.number), at.of_keys.parity);
     warpgroup_wait<0>();
     warpgroup_hold(rows.sum);
     if (leads) barrier_arrive(room.value_empty(at.of_values.number));
@@ -200,7 +186,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     rows.rescale();
     rows.take_weights();
   }
-  if (tiles.first < tiles.end) {
+  if (seen.first_tile < seen.end_tile) {
     barrier_wait(room.value_full(at.of_values.number), at.of_values.parity);
     rows.add_values(room.value(at.of_values.number));
     warpgroup_wait<0>();
