@@ -12,7 +12,6 @@ namespace {
 
 using testing::attention_workload;
 using testing::AttentionGraph;
-using Mask = AttentionGraph::Mask;
 using Sizes = std::vector<std::vector<int64_t>>;
 
 const Dim kBatches = Dim::symbol(0), kLength = Dim::symbol(1), kOther = Dim::symbol(2);
@@ -52,7 +51,7 @@ AttentionGraph layer(DType dtype) {
           .keys = kLength,
           .depth = 16,
           .columns = 16,
-          .mask = Mask::kCausal,
+          .mask = AttentionGraph::Mask::kCausal,
           .shared_by = 2,
           .transposed = true,
           .heads_inside = true};
@@ -70,7 +69,8 @@ TEST(CudaSymbolicAttention, ALayerOfAnyBatchAndLengthIsOneKernel) {
 // A step of decoding: heads that share keys are rows of a block.
 TEST(CudaSymbolicAttention, OneRowBehindACacheOfAnyLength) {
   const Target target = *Target::parse("cuda:sm_90a");
-  for (const Mask mask : {Mask::kNone, Mask::kBool}) {
+  for (const AttentionGraph::Mask mask :
+       {AttentionGraph::Mask::kNone, AttentionGraph::Mask::kBool}) {
     AttentionGraph graph = layer(DType::kBF16);
     graph.rows = 1;
     graph.mask = mask;
@@ -94,14 +94,16 @@ TEST(SymbolicAttention, AnyBatchOfAKnownLength) {
 // As many keys as there are, whatever the number of queries: none of them, too.
 TEST(SymbolicAttention, QueriesAndKeysOfTheirOwnNumberUnderMasks) {
   const Sizes sizes = {{2, 7, 0}, {1, 65, 1}, {2, 9, 70}, {1, 130, 40}};
-  for (const Mask mask : {Mask::kBool, Mask::kAdditive, Mask::kCausalAndBool}) {
+  for (const AttentionGraph::Mask mask :
+       {AttentionGraph::Mask::kBool, AttentionGraph::Mask::kAdditive,
+        AttentionGraph::Mask::kCausalAndBool}) {
     const AttentionGraph graph{.batch = {kBatches, 2},
                                .rows = kLength,
                                .keys = kOther,
                                .depth = 20,
                                .columns = 12,
                                .mask = mask,
-                               .guarded = mask == Mask::kBool,
+                               .guarded = mask == AttentionGraph::Mask::kBool,
                                .output_bias = true};
     EXPECT_EQ(check_on_host(graph, sizes), "") << static_cast<int>(mask);
     EXPECT_EQ(check_on_gpu(graph, sizes), "") << static_cast<int>(mask);
@@ -110,7 +112,8 @@ TEST(SymbolicAttention, QueriesAndKeysOfTheirOwnNumberUnderMasks) {
 
 TEST(SymbolicAttention, GivesTheLogarithmsOfItsSums) {
   const Sizes sizes = {{2, 7, 0}, {1, 65, 1}, {2, 9, 70}};
-  for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
+  for (const AttentionGraph::Mask mask :
+       {AttentionGraph::Mask::kNone, AttentionGraph::Mask::kCausal}) {
     const AttentionGraph graph{.batch = {kBatches, 2},
                                .rows = kLength,
                                .keys = kOther,
