@@ -24,7 +24,24 @@ bool may_end_depthwise(const std::vector<int64_t>& in, const std::vector<int64_t
          std::max(in[0] * in[2] * in[3], out[0] * out[2] * out[3]) * in[1] * 2 < kMostImageBytes;
 }
 
+// A View whose elements lie apart as calls choose.
+bool has_open_strides(const Node& x) {
+  if (x.op != Op::kView) return false;
+  const auto& view = std::get<ViewAttr>(x.attr);
+  return !view.offset.is_constant() ||
+         !std::ranges::all_of(view.strides, [](const Dim& stride) { return stride.is_constant(); });
+}
+
 }  // namespace
+
+std::optional<std::vector<int64_t>> image_sizes(const Shape& shape) {
+  std::vector<int64_t> sizes;
+  for (const Dim& size : shape) {
+    if (!size.is_constant() && !sizes.empty()) return std::nullopt;
+    sizes.push_back(size.is_constant() ? size.constant() : 1);
+  }
+  return sizes;
+}
 
 int channels_last_axis(int axis) {
   constexpr int kPlaces[] = {0, 3, 1, 2};
@@ -53,9 +70,12 @@ bool may_end_channels_last(const Graph& graph, NodeId convolution) {
     return false;
   const Node &x = graph.node(node.operands[0]), &w = graph.node(node.operands[1]);
   const auto& attr = std::get<ConvolutionAttr>(node.attr);
-  if (!is_16_bit_float(x.dtype) || !is_constant(x.shape) || !is_constant(w.shape)) return false;
-  const std::vector<int64_t> in = constant_sizes(x.shape), weight = constant_sizes(w.shape),
-                             out = constant_sizes(node.shape);
+  const auto sizes_of_x = image_sizes(x.shape), sizes_of_result = image_sizes(node.shape);
+  if (!is_16_bit_float(x.dtype) || !sizes_of_x || !sizes_of_result || !is_constant(w.shape) ||
+      has_open_strides(x))
+    return false;
+  const std::vector<int64_t>&in = *sizes_of_x, &out = *sizes_of_result;
+  const std::vector<int64_t> weight = constant_sizes(w.shape);
   if (std::ranges::count(out, 0) > 0 || std::ranges::count(in, 0) > 0) return false;
   if (in[1] % kVector != 0 || out[1] % kVector != 0) return false;
   if (attr.groups != 1)

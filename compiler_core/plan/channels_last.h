@@ -4,7 +4,9 @@
 // functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "compiler_core/ir/graph.h"
 
@@ -13,14 +15,17 @@ namespace kiln {
 // The axis of [n, height, width, channels] that axis `axis` of [n, channels, height, width] is.
 int channels_last_axis(int axis);
 
+// The sizes of images [n, ...]; an n with symbols counts as 1. nullopt: another size has symbols.
+std::optional<std::vector<int64_t>> image_sizes(const Shape& shape);
+
 // Whether `view` is a View that reads an image as it stands, its channels last.
 bool puts_channels_last(const Graph& graph, const Node& view);
 
 constexpr int64_t kMostDepthwiseReach = 32;
 
 // Whether the kernels that store channels last (cuda.convolution.wgmma, and
-// cuda.convolution.depthwise.channels_last) are written for `convolution`: halves of two spatial axes,
-// known sizes, channels in whole 16 bytes, no groups or one of each channel; those of windows that reach
+// cuda.convolution.depthwise.channels_last) are written for `convolution`: halves of two spatial axes, any
+// number of images and known sizes besides, channels in whole 16 bytes, no groups or one of each channel; those of windows that reach
 // no more than kMostDepthwiseReach columns.
 // REQUIRES: it is a node of `graph`.
 bool may_end_channels_last(const Graph& graph, NodeId convolution);

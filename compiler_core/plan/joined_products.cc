@@ -41,7 +41,9 @@ std::vector<NodeId> products_of(const Graph& graph, NodeId output) {
 // of 16 bytes: the rows of the first one, the columns of the second. nullopt: they do not.
 std::optional<int64_t> line_pitch(const Graph& graph, NodeId operand, bool rows) {
   const Node* node = &graph.node(operand);
-  if (node->shape.size() != 2 || !is_constant(node->shape)) return std::nullopt;
+  if (node->shape.size() != 2 || !node->shape[1].is_constant() ||
+      (!rows && !node->shape[0].is_constant()))
+    return std::nullopt;
   std::vector<Dim> strides = contiguous_strides(node->shape);
   if (node->op == Op::kView) {
     const auto& view = std::get<ViewAttr>(node->attr);
@@ -78,7 +80,8 @@ Status check_products(const Graph& graph, const JoinedProducts& joined) {
 // Arithmetic of the output's shape over its products, Inputs and Views of leaves.
 Status check_epilogue(const Graph& graph, const JoinedOutput& output) {
   const Shape& space = graph.node(output.output).shape;
-  if (!is_16_bit_float(graph.node(output.output).dtype) || space.back().constant() % kLineUnit != 0)
+  if (!is_16_bit_float(graph.node(output.output).dtype) || space.empty() ||
+      !space.back().is_constant() || space.back().constant() % kLineUnit != 0)
     return refuse("a result is not of halves in whole 16 bytes");
   std::set<NodeId> met;
   std::vector<NodeId> stack = {output.output};
@@ -115,7 +118,6 @@ std::optional<JoinedProducts> find_joined_products(const Graph& graph) {
 
 Status check_joined_products(const Graph& graph) {
   const JoinedProducts joined = *find_joined_products(graph);
-  if (!graph.symbols().empty()) return refuse("sizes have symbols");
   const size_t of_each = joined.outputs[0].products.size();
   if (of_each > kMostProductsOfOutput) return refuse("a result has more than two");
   std::set<NodeId> met;

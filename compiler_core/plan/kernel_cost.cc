@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
 
+#include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/attention/mask_bounds.h"
 #include "compiler_core/plan/row_update.h"
 
 namespace kiln {
@@ -28,11 +31,33 @@ class CostCounter {
       cost_.bytes += std::min(elements, whole) / (kept_.contains(id) ? rows : 1) *
                      size_of(graph_.node(id).dtype);
     }
-    cost_.flops = cost_.flops / rows + cost_.contraction_flops;
+    TRY(const double shown, shown_scores(kernel));
+    const auto of_shown = [&](int64_t flops) {
+      return shown == 1 ? flops : static_cast<int64_t>(static_cast<double>(flops) * shown);
+    };
+    cost_.contraction_flops = of_shown(cost_.contraction_flops);
+    cost_.flops = of_shown(cost_.flops / rows) + cost_.contraction_flops;
     return cost_;
   }
 
  private:
+  // The part of attention's scores that a mask of places shows: nothing else has to be computed. 1: all, or
+  // it is no attention.
+  Result<double> shown_scores(const FusedKernel& kernel) const {
+    if (kernel.workload.family != Family::kAttention) return 1.0;
+    const Graph& graph = kernel.workload.graph;
+    const auto pattern = find_attention(graph);
+    if (!pattern) return 1.0;
+    std::vector<int64_t> symbols;
+    for (const Dim& dim : kernel.dims) {
+      TRY(symbols.emplace_back(), dim.evaluate(sizes_));
+    }
+    const Shape& scores = graph.node(pattern->query_key).shape;
+    TRY(const int64_t rows, scores[scores.size() - 2].evaluate(symbols));
+    TRY(const int64_t keys, scores.back().evaluate(symbols));
+    return shown_share(find_mask_bounds(graph, pattern->scores), rows, keys, symbols);
+  }
+
   void note_kept_inputs(const FusedKernel& kernel) {
     if (kernel.workload.family != Family::kRowUpdate) return;
     const Graph& workload = kernel.workload.graph;

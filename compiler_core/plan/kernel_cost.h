@@ -11,8 +11,9 @@ namespace kiln {
 
 struct KernelCost {
   int64_t bytes = 0;  // each element it needs read once, each it stores written once
-  int64_t flops =
-      0;  // contraction_flops, and one for each element of arithmetic and of a reduction
+  // contraction_flops, and one for each element of arithmetic and of a reduction; of attention, for the scores
+  // that its mask of places shows
+  int64_t flops = 0;
   int64_t contraction_flops = 0;   // of matmuls and convolutions: a multiplication and an addition
   DType contracted = DType::kF32;  // the operands' dtype, where there are any
   bool operator==(const KernelCost&) const = default;

@@ -65,7 +65,7 @@
 //  it (channels_last.h), that stands for it, and T is the View's shape.
 //
 // kProducts: two to eight Matmuls [m, k] x [k, n] of one first operand (joined_products.h), each with
-//  a second operand of its own. Sizes are constants. Operands are halves, each an Input or a View of
+//  a second operand of its own. Of the sizes only m may have symbols. Operands are halves, each an Input or a View of
 //  one whose lines are contiguous along k and begin at multiples of 16 bytes; those of the second
 //  operands lie equally far apart. Every output has one product, or every output has two, which no
 //  other output needs. An output is elementwise nodes of its products' shape over them, Inputs of that

@@ -15,6 +15,10 @@ Grid::Grid(const std::vector<GridAxis>& axes) : factor_(1) {
   }
 }
 
+Grid Grid::of_any(int64_t blocks, const Dim& size) {
+  return Grid({GridAxis{blocks}, GridAxis{size, int64_t{1} << 40}});
+}
+
 Result<int64_t> Grid::blocks(std::span<const int64_t> symbols) const {
   TRY(int64_t product, factor_.evaluate({}));
   for (const GridAxis& axis : axes_) {

@@ -23,6 +23,9 @@ class Grid {
   // REQUIRES: every step is at least 1.
   explicit Grid(const std::vector<GridAxis>& axes);
 
+  // So many blocks whatever the sizes; none where `size`, below 2^40, is 0.
+  static Grid of_any(int64_t blocks, const Dim& size);
+
   // False also when the product of constant axes overflows: then blocks() says so.
   bool is_constant() const { return axes_.empty() && factor_.is_valid(); }
   // REQUIRES: is_constant().

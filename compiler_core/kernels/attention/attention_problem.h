@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/attention/mask_bounds.h"
 
 namespace kiln {
 
@@ -36,13 +37,7 @@ struct AttentionProblem {
   int64_t depth = 0;    // of a head of query and key
   int64_t columns = 0;  // of a head of value
   AttentionOperand query, key, value;
-  // Scores of keys past row + reach are -inf, whatever the inputs, or so low that they weigh nothing
-  // beside the row's own, as long as that is finite: a causal mask has reach 0.
-  std::optional<Dim> reach;
-  // And of keys before row - past: a sliding window has both.
-  std::optional<Dim> past;
-  // With either: what the scores are elsewhere, when the mask says nothing else.
-  NodeId scores_within = kInvalidNode;
+  MaskBounds mask;  // of the scores
   // The product of query_key and a positive constant, `scale`, that every score is which no mask
   // hides; query_key and 1 where scores are something else.
   NodeId scaled = kInvalidNode;
@@ -59,8 +54,5 @@ struct AttentionProblem {
 // Where a matmul's operand lies: a View of an Input, or an Input. `tokens_last`: the last of its axes
 // counts tokens, and the one before it is a head's.
 AttentionOperand attention_operand(const Graph& graph, NodeId id, bool tokens_last);
-
-// The reach of a mask that `scores` has, [b..., m, n], and that is all it says: see reach above.
-std::optional<Dim> reach_of_mask(const Graph& graph, NodeId scores);
 
 }  // namespace kiln

@@ -67,8 +67,8 @@ std::string AttentionText::print_sizes() const {
   };
   set("rows", problem_.rows);
   set("keys", problem_.keys);
-  set("reach", problem_.reach.value_or(0));
-  set("past", problem_.past.value_or(0));
+  set("reach", problem_.mask.reach.value_or(0));
+  set("past", problem_.mask.past.value_or(0));
   for (const auto& [name, operand] :
        {std::pair{"query", &problem_.query}, std::pair{"key", &problem_.key},
         std::pair{"value", &problem_.value}}) {
@@ -89,13 +89,13 @@ std::string AttentionText::print_problem() const {
              "  static constexpr bool has_reach = {}, has_past = {}, has_within = {};\n"
              "  static constexpr bool normalised = {}, guarded = {}, has_log_sums = {};\n"
              "  static constexpr bool whole_rows = {}, whole_keys = {};\n",
-             problem_.depth, problem_.columns, problem_.reach.has_value(),
-             problem_.past.has_value(), has_within(), problem_.pattern.normalised,
+             problem_.depth, problem_.columns, problem_.mask.reach.has_value(),
+             problem_.mask.past.has_value(), has_within(), problem_.pattern.normalised,
              problem_.pattern.guarded, problem_.outputs.log_sums >= 0,
              is_multiple(problem_.rows, rows_), is_multiple(problem_.keys, keys_)) +
          print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
-         print_size("int", "reach", problem_.reach.value_or(0)) +
-         print_size("int", "past", problem_.past.value_or(0)) +
+         print_size("int", "reach", problem_.mask.reach.value_or(0)) +
+         print_size("int", "past", problem_.mask.past.value_or(0)) +
          "  Query query;\n  Key key;\n  Value value;\n};\n";
 }
 
@@ -128,8 +128,7 @@ bool AttentionText::scores_read() const {
 
 std::string AttentionText::print_scores(NodeId sums) const {
   return print_score("scores", problem_.pattern.scores, sums) +
-         print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores,
-                     sums);
+         print_score("within", has_within() ? problem_.mask.within : problem_.pattern.scores, sums);
 }
 
 // [batch..., row, column].

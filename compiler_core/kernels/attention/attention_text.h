@@ -48,7 +48,7 @@ class AttentionText {
   std::string print_store_log_sum() const;
 
  private:
-  bool has_within() const { return problem_.scores_within != kInvalidNode; }
+  bool has_within() const { return problem_.mask.within != kInvalidNode; }
   bool is_async(const AttentionOperand& operand) const;
   std::string print_operand(std::string_view name, const AttentionOperand& operand) const;
   std::string print_pointer(std::string_view name, const AttentionOperand& operand) const;

@@ -88,8 +88,8 @@ class AttentionKernel {
       text += fmt::format("  problem.s{0} = s{0};\n", i);
     set("rows", problem_.rows);
     set("keys", problem_.keys);
-    set("reach", problem_.reach.value_or(0));
-    set("past", problem_.past.value_or(0));
+    set("reach", problem_.mask.reach.value_or(0));
+    set("past", problem_.mask.past.value_or(0));
     set("query_row", problem_.query.row_stride);
     set("query_column", problem_.query.column_stride);
     set("key_row", problem_.key.row_stride);
@@ -107,13 +107,14 @@ class AttentionKernel {
                "  static constexpr bool normalised = {}, guarded = {}, one_tile = {};\n"
                "  static constexpr bool has_log_sums = {};\n",
                memory_type(problem_.stored), problem_.depth, problem_.columns,
-               problem_.reach.has_value(), problem_.past.has_value(), has_within(),
+               problem_.mask.reach.has_value(), problem_.mask.past.has_value(), has_within(),
                problem_.pattern.normalised, problem_.pattern.guarded, has_one_tile(),
                problem_.outputs.log_sums >= 0) +
            symbols() + print_size("rows", problem_.rows) + print_size("keys", problem_.keys) +
-           print_size("reach", problem_.reach.value_or(0)) +
-           print_size("past", problem_.past.value_or(0)) + print_operand("query", problem_.query) +
-           print_operand("key", problem_.key) + print_operand("value", problem_.value) + "};\n";
+           print_size("reach", problem_.mask.reach.value_or(0)) +
+           print_size("past", problem_.mask.past.value_or(0)) +
+           print_operand("query", problem_.query) + print_operand("key", problem_.key) +
+           print_operand("value", problem_.value) + "};\n";
   }
 
   std::string print_tiling() const {
@@ -126,7 +127,7 @@ class AttentionKernel {
   bool has_one_tile() const {
     return problem_.keys.is_constant() && problem_.keys.constant() <= schedule_.keys;
   }
-  bool has_within() const { return problem_.scores_within != kInvalidNode; }
+  bool has_within() const { return problem_.mask.within != kInvalidNode; }
 
   // Statements that declare batch0.., indented by 4.
   std::string coordinates() const {
@@ -163,7 +164,7 @@ class AttentionKernel {
   std::string print_scores() const {
     return "struct Scores {\n  void* const* args;\n" + symbols() +
            print_score("operator()", problem_.pattern.scores) +
-           print_score("within", has_within() ? problem_.scores_within : problem_.pattern.scores) +
+           print_score("within", has_within() ? problem_.mask.within : problem_.pattern.scores) +
            "};\n";
   }
 

@@ -5,6 +5,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/plan/channels_last.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -152,7 +153,7 @@ ConvolutionProblem ConvolutionProblem::of(const Graph& workload) {
   p.channels_last = convolution_result(workload, product.product) != product.product;
   product.stored = workload.node(node->operands[0]).dtype;
   product.result = node->dtype;
-  product.batch = {p.images.is_constant() ? p.images.constant() : 1, p.groups};
+  product.batch = {size_at_hints(workload, p.images), p.groups};
   product.batches = product.batch[0] * p.groups;
   product.m = weight[0] / p.groups;
   product.n = number(sized.positions);

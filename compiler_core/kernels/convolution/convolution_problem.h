@@ -21,17 +21,17 @@ struct SizedImages {
   SizedSpatial in, out, at;
   Dim offset, image, group, channel;  // strides, but for the first
   Dim positions = 1;                  // of the result
-  bool is_constant() const;
+  bool is_constant() const;           // then nothing but the number of images may have symbols
 };
 
 // Each image and group of channels is a matrix product (implicit GEMM): weights [m, k] times
 // windows [k, n], where n counts positions of the result, k a group's channels times the window's
 // elements (in that order), m a group's results a position.
 struct ConvolutionProblem {
-  // Sizes and strides that are known only at run time count as 1, here and below.
-  // Batch axes: images, groups. a is
-  // the weight, whose column stride only counts when the weight is
-  // flat. b is x, with the strides of its batch axes; its windows overlap, so it has no others.
+  // Sizes and strides that are known only at run time count as 1, here and below, but for the number of
+  // images, which is that at the measured sizes (plan/sizes.h). Batch axes: images, groups. a is the weight,
+  // whose column stride only counts when the weight is flat. b is x, with the strides of its batch axes; its
+  // windows overlap, so it has no others.
   MatmulProblem product;
   Dim images = 1;
   SizedImages sized;  // all that may have symbols besides

@@ -148,9 +148,8 @@ std::string print_body(const EpilogueGraph& epilogue, const ConvolutionProblem& 
 }  // namespace
 
 Status check_cuda_depthwise(const Workload& workload) {
-  const Graph& graph = workload.graph;
-  if (!graph.symbols().empty()) return lacks("sizes with symbols");
-  const ConvolutionProblem p = ConvolutionProblem::of(graph);
+  const ConvolutionProblem p = ConvolutionProblem::of(workload.graph);
+  if (!p.sized.is_constant()) return lacks("other symbols than in the number of images");
   if (p.channels_last && p.x_channel == 1) return lacks("images channels last");
   if (p.channels != 1 || p.product.m != 1) return lacks("groups of several channels or results");
   if (p.product.result != DType::kF32 ||
@@ -229,7 +228,7 @@ Result<Source> print_cuda_depthwise(const Graph& graph, const CudaDepthwiseSched
       std::string(device_text("depthwise.cuh")) +
       cuda_kernel("convolve_channels", graph, schedule.threads, 1, print_body(epilogue, p, lanes));
   source.recipe.phases.push_back({"convolve_channels",
-                                  p.product.batch[0] * tiles.channel_tiles() * tiles.row_tiles(),
+                                  Grid(p.images * (tiles.channel_tiles() * tiles.row_tiles())),
                                   schedule.threads, 1, static_cast<int>(tiles.shared_bytes())});
   return source;
 }

@@ -13,6 +13,7 @@
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/plan/channels_last.h"
 
 namespace kiln {
@@ -33,15 +34,20 @@ class ChannelsLastTiles {
                     const CudaDepthwiseChannelsLastSchedule& schedule)
       : problem_(problem), schedule_(schedule) {}
 
-  int64_t images() const { return problem_.product.batch[0]; }
   int64_t channel_tiles() const { return ceil_div(problem_.groups, int64_t{schedule_.channels}); }
-  // Groups of rows and strips: of a block, and of all images.
+  // Groups of rows and strips: of a block, of an image, and of all.
   int64_t places() const { return schedule_.threads / (schedule_.channels / schedule_.lanes); }
-  int64_t all_places() const {
-    return images() * ceil_div(problem_.out[1], int64_t{schedule_.group}) *
+  int64_t image_places() const {
+    return ceil_div(problem_.out[1], int64_t{schedule_.group}) *
            ceil_div(problem_.out[2], int64_t{schedule_.strip});
   }
-  int64_t blocks() const { return ceil_div(all_places(), places()) * channel_tiles(); }
+  Grid blocks() const {
+    return Grid({GridAxis{problem_.images * image_places(), places()}, GridAxis{channel_tiles()}});
+  }
+  // At the measured sizes.
+  int64_t measured_blocks() const {
+    return ceil_div(problem_.product.batch[0] * image_places(), places()) * channel_tiles();
+  }
   int64_t shared_bytes() const {
     return problem_.window[1] * problem_.window[2] * (schedule_.channels + schedule_.lanes) * 4;
   }
@@ -87,7 +93,7 @@ std::string print_channels_last_numbers(const ConvolutionProblem& p,
       "struct Depthwise {{\n"
       "  static constexpr int channels = {}, places = {}, channel_tiles = {};\n"
       "  static constexpr int strip = {}, group = {}, threads = {};\n"
-      "  static constexpr int images = {}, all_channels = {}, in_height = {}, in_width = {};\n"
+      "  static constexpr int all_channels = {}, in_height = {}, in_width = {};\n"
       "  static constexpr int height = {}, width = {}, window_height = {}, window_width = {};\n"
       "  static constexpr int stride_height = {}, stride_width = {};\n"
       "  static constexpr int dilation_height = {}, dilation_width = {};\n"
@@ -95,14 +101,14 @@ std::string print_channels_last_numbers(const ConvolutionProblem& p,
       "  static constexpr long x_image = {}, x_row = {}, x_column = {};\n"
       "  static constexpr long w_channel = {}, w_row = {}, w_column = {};\n}};\n",
       schedule.channels, tiles.places(), tiles.channel_tiles(), schedule.strip, schedule.group,
-      schedule.threads, tiles.images(), p.groups, p.in[1], p.in[2], p.out[1], p.out[2], p.window[1],
-      p.window[2], p.stride[1], p.stride[2], p.dilation[1], p.dilation[2], p.low[1], p.low[2],
+      schedule.threads, p.groups, p.in[1], p.in[2], p.out[1], p.out[2], p.window[1], p.window[2],
+      p.stride[1], p.stride[2], p.dilation[1], p.dilation[2], p.low[1], p.low[2],
       alignment(p, schedule.lanes), p.product.b.batch_strides[0], p.x_at[1], p.x_at[2],
       p.product.a.row_stride, p.w_at[1], p.w_at[2]);
 }
 
 std::string print_channels_last_body(const EpilogueGraph& epilogue, const ConvolutionProblem& p,
-                                     int64_t positions, int lanes) {
+                                     const Dim& positions, int lanes) {
   const std::vector<Index> at = {
       LoopVar{"position", LoopVar::Kind::kScalar, Level::kOuter, 0, positions},
       LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, p.groups, lanes}};
@@ -111,15 +117,15 @@ std::string print_channels_last_body(const EpilogueGraph& epilogue, const Convol
   return fmt::format(
       "{}  const auto finish = [&]([[maybe_unused]] index_t position, index_t column,\n"
       "                          const Vec<float>& sums) {{\n{}  }};\n"
-      "  convolve(in{} + {}L, in{} + {}L, finish);\n",
+      "  convolve(in{} + {}L, in{} + {}L, static_cast<int>({}), finish);\n",
       text.once, text.vector, p.product.b.input, p.product.b.offset, p.product.a.input,
-      p.product.a.offset);
+      p.product.a.offset, p.images);
 }
 
 Status check_channels_last(const Workload& workload) {
-  const Graph& graph = workload.graph;
-  if (!graph.symbols().empty()) return channels_last_lacks("sizes with symbols");
-  const ConvolutionProblem p = ConvolutionProblem::of(graph);
+  const ConvolutionProblem p = ConvolutionProblem::of(workload.graph);
+  if (!p.sized.is_constant())
+    return channels_last_lacks("other symbols than in the number of images");
   if (!p.channels_last || p.x_channel != 1) return channels_last_lacks("images channel by channel");
   if (p.channels != 1 || p.product.m != 1)
     return channels_last_lacks("groups of several channels or results");
@@ -132,8 +138,8 @@ int channels_of_block(int64_t channels, int threads, int lanes) {
   double most = 0;
   for (const int count : {128, 96, 64, 56, 48, 40, 32, 24, 16, 8}) {
     if (count > 32 * lanes) continue;
-    const int vectors = count / lanes;
-    const double busy = static_cast<double>(threads / vectors * vectors) / threads;
+    const int vectors = count / lanes, taken = threads / vectors * vectors;
+    const double busy = static_cast<double>(taken) / threads;
     const double real = static_cast<double>(channels) /
                         static_cast<double>(round_up(channels, static_cast<int64_t>(count)));
     const double side_by_side = count < 16 ? 0.5 : count < 32 ? 0.9 : 1.0;
@@ -154,7 +160,7 @@ double cycles(const CudaDepthwiseChannelsLastSchedule& schedule, const Convoluti
   const double results = (3.0 + 4.5 * schedule.lanes) * schedule.group * schedule.strip;
   const double work =
       static_cast<double>(tiles.steps()) * 1.1 + reads * (3.0 + schedule.lanes) + results + 200;
-  const double waves = static_cast<double>(tiles.blocks() * schedule.threads) /
+  const double waves = static_cast<double>(tiles.measured_blocks() * schedule.threads) /
                        (static_cast<double>(cuda_limits(target).sms) * kThreadsAnSm);
   return work * std::max(1.0, waves);
 }
@@ -204,7 +210,7 @@ Result<Source> print_channels_last(const Graph& graph,
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
   const ChannelsLastTiles tiles(p, schedule);
-  const int64_t positions = tiles.images() * p.product.n;
+  const Dim positions = p.images * p.product.n;
   TRY(const EpilogueGraph epilogue,
       epilogue_graph(graph, p.product.product, {positions, p.groups}));
   Source source;
@@ -223,7 +229,7 @@ Result<Source> print_channels_last(const Graph& graph,
 
 const KernelTemplate& cuda_depthwise_channels_last() {
   static const PrintedTemplate<CudaDepthwiseChannelsLastSchedule> made({
-      .version = 1,
+      .version = 2,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_channels_last,

@@ -128,9 +128,11 @@ bool fits_rows(const CudaJoinedFewRowsSchedule& schedule, const JoinedProblem& p
 }
 
 Status check_joined_few_rows(const Workload& workload) {
-  if (JoinedProblem::of(workload.graph).all.m <= kMostFewRows) return {};
-  return fail(Code::kUnsupported,
-              fmt::format("kernels of few rows are not written for more than {}", kMostFewRows));
+  const Dim rows = JoinedProblem::of(workload.graph).rows;
+  if (rows.is_constant() && rows.constant() <= kMostFewRows) return {};
+  return fail(
+      Code::kUnsupported,
+      fmt::format("kernels of few rows are written for {} at most, and no symbols", kMostFewRows));
 }
 
 std::vector<Schedule> joined_few_rows_candidates(const Workload& workload, const Target& target) {

@@ -293,7 +293,9 @@ NodeId find_addend(const Graph& graph, const std::function<bool(const MatmulOper
       return is_elementwise(user.op) || user.op == Op::kView ||
              std::ranges::find(user.operands, id) == user.operands.end();
     });
-    if (in_place && suits(MatmulOperand::of(graph, id))) found = id;
+    if (!in_place) continue;
+    const auto operand = constant_operand(SizedMatmulOperand::of(graph, id));
+    if (operand && suits(*operand)) found = id;
   }
   return found;
 }

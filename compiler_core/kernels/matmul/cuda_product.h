@@ -28,8 +28,8 @@ struct EpilogueEnds {
 };
 
 // An input of halves, or a View of one, in the results' shape, that is read at its own place and nowhere
-// else, and that `suits`: it can be on its way while a block multiplies. kInvalidNode: there is none.
-// REQUIRES: sizes are constants.
+// else, whose strides have no symbols and that `suits`: it can be on its way while a block multiplies.
+// kInvalidNode: there is none.
 NodeId find_addend(const Graph& graph, const std::function<bool(const MatmulOperand&)>& suits);
 
 // The epilogue of `graph`, where `product` stands for the sums; its output is stored at `at`.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 
@@ -14,9 +15,10 @@ JoinedProblem JoinedProblem::of(const Graph& workload) {
   JoinedProblem problem;
   problem.products = static_cast<int>(joined.outputs[0].products.size());
   problem.all.stored = first.dtype;
-  problem.all.m = first.shape[0].constant();
+  problem.rows = first.shape[0];
+  problem.all.m = size_at_hints(workload, problem.rows);
   problem.all.k = first.shape[1].constant();
-  problem.all.a = MatmulOperand::of(workload, joined.first_operand);
+  problem.all.a = *constant_operand(SizedMatmulOperand::of(workload, joined.first_operand));
   for (const JoinedOutput& output : joined.outputs) {
     Part part{output, {}, workload.node(output.output).shape[1].constant()};
     for (const NodeId product : output.products)

@@ -21,7 +21,10 @@ struct JoinedProblem {
   };
   std::vector<Part> parts;  // one an output
   int products = 1;         // of each output
-  MatmulProblem all;        // with the columns of all products, and the first one's second operand
+  // With the columns of all products, and the first one's second operand; where the number of rows has
+  // symbols, with that at the measured sizes.
+  MatmulProblem all;
+  Dim rows;
 
   // REQUIRES: `workload` keeps the rules of kProducts.
   static JoinedProblem of(const Graph& workload);

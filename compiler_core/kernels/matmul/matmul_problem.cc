@@ -4,6 +4,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/kernels/analysis/axis_extents.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 
@@ -122,6 +123,49 @@ Status check_operands_are_stored(const Workload& workload) {
           return fail(Code::kUnsupported,
                       "these kernels neither widen nor pick operands on their way");
   return {};
+}
+
+std::optional<MatmulOperand> constant_operand(const SizedMatmulOperand& operand) {
+  MatmulOperand numbers;
+  numbers.input = operand.input;
+  numbers.dtype = operand.dtype;
+  numbers.picked_by = operand.picked_by;
+  numbers.dequantised = operand.dequantised;
+  bool known = true;
+  const auto number = [&](const Dim& size) {
+    known &= size.is_constant();
+    return known ? size.constant() : 0;
+  };
+  numbers.offset = number(operand.offset);
+  for (const Dim& stride : operand.batch_strides) numbers.batch_strides.push_back(number(stride));
+  numbers.row_stride = number(operand.row_stride);
+  numbers.column_stride = number(operand.column_stride);
+  numbers.matrices = number(operand.matrices);
+  return known ? std::optional(std::move(numbers)) : std::nullopt;
+}
+
+Result<MatmulProblem> measured_problem(const Graph& workload) {
+  if (workload.symbols().empty()) return MatmulProblem::of(workload);
+  const SizedMatmul sized = SizedMatmul::of(workload);
+  auto a = constant_operand(sized.a), b = constant_operand(sized.b);
+  const bool open_rows = !sized.m.is_constant();
+  const bool known_behind =
+      std::all_of(sized.batch.begin() + (sized.batch.empty() ? 0 : 1), sized.batch.end(),
+                  [](const Dim& size) { return size.is_constant(); });
+  if (!a || !b || (open_rows && !sized.batch.empty()) || !known_behind || !sized.n.is_constant() ||
+      !sized.k.is_constant())
+    return fail(Code::kUnsupported,
+                "these kernels are written for symbols in the rows or the batches alone");
+  MatmulProblem problem;
+  static_cast<Product&>(problem) = sized;
+  for (const Dim& size : sized.batch) problem.batch.push_back(size_at_hints(workload, size));
+  for (const int64_t size : problem.batch) problem.batches *= size;
+  problem.m = size_at_hints(workload, sized.m);
+  problem.n = sized.n.constant();
+  problem.k = sized.k.constant();
+  problem.a = *std::move(a);
+  problem.b = *std::move(b);
+  return problem;
 }
 
 template struct MatmulOperandOf<int64_t>;

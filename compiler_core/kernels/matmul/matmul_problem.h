@@ -76,4 +76,12 @@ using MatmulProblem = MatmulProblemOf<int64_t>;
 using SizedMatmulOperand = MatmulOperandOf<Dim>;
 using SizedMatmul = MatmulProblemOf<Dim>;
 
+// The same in numbers, where none of them has symbols.
+std::optional<MatmulOperand> constant_operand(const SizedMatmulOperand& operand);
+
+// A problem in numbers of which the rows, without batch axes, or the first batch axis may have symbols: there
+// are as many as measured then (plan/sizes.h). kUnsupported: another size has, or a stride.
+// REQUIRES: `workload` keeps the rules of kMatmul.
+Result<MatmulProblem> measured_problem(const Graph& workload);
+
 }  // namespace kiln

@@ -81,6 +81,8 @@ KernelParameters::KernelParameters(const Graph& graph) {
   const auto buffers = static_cast<int>(graph.inputs().size() + graph.outputs().size());
   for (int i = 0; i < buffers; ++i) arguments_.push_back({kBuffer, i});
   arguments_.push_back({kWorkspace});
+  for (size_t i = 0; i < graph.symbols().size(); ++i)
+    arguments_.push_back({kSymbol, static_cast<int>(i)});
 }
 
 void KernelParameters::add_map(std::string_view name, TensorMap map) {

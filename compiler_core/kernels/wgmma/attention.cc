@@ -3,15 +3,18 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/ir/affine.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
 #include "compiler_core/kernels/attention/attention_text.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
+#include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/wgmma/attention_result.h"
 #include "compiler_core/kernels/wgmma/operand_maps.h"
 #include "compiler_core/kernels/wgmma/wgmma_attention.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -33,7 +36,7 @@ int64_t shared_bytes(const WgmmaAttentionSchedule& schedule, const AttentionProb
 
 // Later rows see more keys.
 bool is_causal(const AttentionProblem& problem) {
-  return problem.reach && !problem.past;
+  return problem.mask.reach && !problem.mask.past;
 }
 
 // Scores in f32 and as weights, and sums.
@@ -63,7 +66,7 @@ class WgmmaAttentionKernel {
     Phase phase;
     phase.entry = "attend_blocks";
     phase.grid = schedule_.persistent
-                     ? Grid(Dim(std::min(items(), at_once_)))
+                     ? Grid::of_any(taking_turns(), problem_.rows * problem_.batches)
                      : Grid({GridAxis{problem_.batches}, GridAxis{problem_.rows, text_.rows()}});
     phase.threads = schedule_.threads();
     phase.shared_bytes = static_cast<int>(shared_bytes(schedule_, problem_));
@@ -107,13 +110,15 @@ class WgmmaAttentionKernel {
                "  static constexpr int depth = {3}, room = {4}, columns = {5}, steps = {6};\n"
                "  static constexpr int copying_registers = {7}, multiplying_registers = {8};\n"
                "  static constexpr float scale = {9};\n"
-               "  static constexpr bool scores_read = {10}, far_scores = {12};\n}};\n"
+               "  static constexpr bool scores_read = {10}, far_scores = {12};\n"
+               "  static constexpr int least_keys = {13};  // of all\n}};\n"
                "struct Maps {{\n",
                schedule_.groups, schedule_.keys, schedule_.stages,
                round_up(problem_.depth, kBoxWidth), round_up(problem_.columns, kBoxWidth), columns_,
                ceil_div(problem_.depth, int64_t{16}), copying, multiplying,
                fmt::format("{:a}f", static_cast<float>(problem_.scale)), text_.scores_read(),
-               schedule_.query_slots(), has_far_scores()) +
+               schedule_.query_slots(), has_far_scores(),
+               std::clamp<int64_t>(lower_bound(problem_.keys, graph_.symbols()), 0, INT32_MAX)) +
            print_bring("query", problem_.query, problem_.batch) +
            print_bring("key", problem_.key, problem_.batch) +
            print_bring("value", problem_.value, problem_.batch) + "};\n";
@@ -125,30 +130,37 @@ class WgmmaAttentionKernel {
            problem_.pattern.scores != problem_.pattern.query_key;
   }
 
-  // Blocks of rows, of all batches.
-  int64_t items() const {
-    return problem_.batches.constant() * ceil_div(problem_.rows.constant(), text_.rows());
+  // Blocks of rows, of all batches: C text.
+  std::string items() const {
+    return fmt::format("({} * {})", problem_.batches, text_.row_blocks());
+  }
+  // Blocks that take items by turns. Where sizes have symbols, there may be fewer items.
+  int64_t taking_turns() const {
+    if (!graph_.symbols().empty()) return at_once_;
+    const int64_t row_blocks = ceil_div(problem_.rows.constant(), text_.rows());
+    return std::min(problem_.batches.constant() * row_blocks, at_once_);
   }
 
   // Declares batch_of(item) and row_of(item). Where a mask hides later keys, the rows that see most of them
   // begin first: of a batch, or, where blocks take items by turns, of as many batches as the L2 has keys
   // and values of, so that blocks end together.
   std::string print_order() const {
-    const int64_t blocks = ceil_div(problem_.rows.constant(), text_.rows());
+    const std::string& blocks = text_.row_blocks();
     std::string batch = fmt::format("item / {}", blocks), row = fmt::format("item % {}", blocks);
     if (is_causal(problem_) && schedule_.persistent) {
-      const int64_t together = batches_together(), turn = together * blocks;
+      const int64_t together = batches_together(),
+                    turn = together * ceil_div(problem_.rows.constant(), text_.rows());
       batch = fmt::format("item / {} * {} + item % {}", turn, together, together);
-      row = fmt::format("{} - item % {} / {}", blocks - 1, turn, together);
+      row = fmt::format("{} - item % {} / {}", turn / together - 1, turn, together);
     } else if (is_causal(problem_)) {
-      row = fmt::format("{} - {}", blocks - 1, row);
+      row = fmt::format("{} - 1 - {}", blocks, row);
     }
     return fmt::format(
-        "  const auto batch_of = [](int item) {{ return {}; }};\n"
-        "  const auto row_of = [](int item) {{ return ({}) * {}; }};\n",
+        "  const auto batch_of = [&](int item) {{ return static_cast<int>({}); }};\n"
+        "  const auto row_of = [&](int item) {{ return static_cast<int>(({}) * {}); }};\n",
         batch, row, text_.rows());
   }
-  // A divisor of the batches.
+  // A divisor of the batches. REQUIRES: sizes are constants.
   int64_t batches_together() const {
     constexpr int64_t kMostBytes = 24 << 20;
     const int64_t batches = problem_.batches.constant();
@@ -160,7 +172,7 @@ class WgmmaAttentionKernel {
 
   std::string print_body() const {
     const bool many = schedule_.persistent;
-    const std::string next = fmt::format("item += {}", std::min(items(), at_once_));
+    const std::string next = fmt::format("item += {}", taking_turns());
     const std::string more = fmt::format("item < {}", items());
     const auto bring = [](const char* what) {
       return fmt::format("bring_{}(problem, maps, room, brought, batch_of(item), row_of(item));\n",
@@ -169,7 +181,8 @@ class WgmmaAttentionKernel {
     return text_.print_sizes() + print_order() +
            "  const Maps maps{&query_map, &key_map, &value_map};\n"
            "  const Room room(shared_memory());\n"
-           "  int item = static_cast<int>(block_index());\n"
+           "  int item = static_cast<int>(block_index());\n" +
+           (many && !graph_.symbols().empty() ? "  if (item >= " + items() + ") return;\n" : "") +
            "  Places brought;\n"
            "  const int group =\n"
            "      begin_block(problem, maps, room, brought, batch_of(item), row_of(item));\n"
@@ -219,9 +232,9 @@ TriedSchedules schedules_for(const AttentionProblem& problem) {
     if (keys > 128) few.plain.insert(few.plain.begin(), {{1, tile(3), 2, 3}, {1, tile(2), 2, 2}});
     return few;
   }
-  if (wide && !problem.past)
+  if (wide && !problem.mask.past)
     return {{{2, 128, 2, 1}, {2, 96, 2, 1}}, {{2, 128, 2, 1}, {2, 128, 3, 1}}};
-  if (!problem.past)
+  if (!problem.mask.past)
     return {{{1, 96, 2, 3}, {1, 80, 2, 3}, {1, 64, 2, 3}, {1, 128, 2, 2}, {2, 128, 2, 1}},
             {{1, 128, 2, 2}, {1, 96, 2, 3}, {1, 64, 2, 3}, {2, 128, 2, 1}}};
   // Small tiles have fewer keys that a window hides, and registers for what hides them.
@@ -234,15 +247,18 @@ TriedSchedules schedules_for(const AttentionProblem& problem) {
 
 Status check_wgmma_attention(const Workload& workload) {
   const Graph& graph = workload.graph;
-  if (!graph.symbols().empty()) return attention_lacks("sizes with symbols");
   const AttentionProblem problem = AttentionProblem::of(graph);
   if (!is_16_bit_float(problem.stored) ||
       graph.node(problem.pattern.query_key).dtype != DType::kF32 ||
       graph.node(problem.pattern.product).dtype != DType::kF32)
     return attention_lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
   constexpr int64_t kFewRows = 64, kMostColumns = 256;
-  if (problem.rows.constant() < kFewRows || problem.keys.constant() < kFewRows)
+  if (size_at_hints(graph, problem.rows) < kFewRows ||
+      size_at_hints(graph, problem.keys) < kFewRows)
     return attention_lacks("few queries or keys");
+  // The copy engine has no map of nothing; without rows there is no launch.
+  if (problem.keys != problem.rows && lower_bound(problem.keys, graph.symbols()) < 1)
+    return attention_lacks("keys of which there may be none");
   if (problem.depth > kMostColumns || problem.columns > kMostColumns || problem.depth % 8 != 0 ||
       problem.columns % 8 != 0)
     return attention_lacks("heads of more than 256, or no multiple of 8");
@@ -275,10 +291,21 @@ std::vector<Schedule> wgmma_attention_candidates(const Workload& workload, const
 
 Result<Source> print_wgmma_attention(const Graph& graph, const WgmmaAttentionSchedule& schedule,
                                      const Target& target) {
-  if (!fits(schedule, AttentionProblem::of(graph)))
+  const AttentionProblem problem = AttentionProblem::of(graph);
+  // How many batches begin together is counted now.
+  if (schedule.persistent && is_causal(problem) && !graph.symbols().empty())
+    return attention_lacks("rows under a causal mask by turns, of sizes with symbols");
+  if (!fits(schedule, problem))
     return fail(Code::kInvalidArgument,
                 "the heads do not allow " + to_schedule(schedule).to_string());
   return WgmmaAttentionKernel(graph, schedule, cuda_limits(target).sms).print();
+}
+
+// Rows under a causal mask are taken by turns only where sizes are constants.
+std::optional<WgmmaAttentionSchedule> adapt_wgmma_attention(const Graph& graph,
+                                                            WgmmaAttentionSchedule schedule) {
+  if (schedule.persistent && is_causal(AttentionProblem::of(graph))) return std::nullopt;
+  return schedule;
 }
 
 const KernelTemplate& wgmma_attention() {
@@ -290,6 +317,7 @@ const KernelTemplate& wgmma_attention() {
       .check = check_wgmma_attention,
       .candidates = wgmma_attention_candidates,
       .print_for = print_wgmma_attention,
+      .adapt = adapt_wgmma_attention,
       .expected_efficiency =
           [](const Workload&) {
             return 0.8;  // tests/gpu/LOG.md: twice as fast as cuda.attention

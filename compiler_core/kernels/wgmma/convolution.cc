@@ -8,6 +8,7 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/epilogue_graph.h"
+#include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/wgmma/convolution_layout.h"
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
 #include "compiler_core/kernels/wgmma/wgmma_product.h"
@@ -33,8 +34,9 @@ class WgmmaConvolution {
         product_(layout_.product()) {}
 
   Result<Source> print(const Target& target) const {
-    const Shape space = problem_.channels_last ? Shape{product_.m, product_.n}
-                                               : Shape{product_.batch[0], product_.m, product_.n};
+    const ProductSizes sizes = layout_.product_sizes();
+    const Shape space = problem_.channels_last ? Shape{sizes.rows, product_.n}
+                                               : Shape{problem_.images, product_.m, product_.n};
     TRY(const EpilogueGraph epilogue, epilogue_graph(graph_, product_.product, space));
     MatmulProblem sized = product_;
     sized.product = epilogue.product;
@@ -44,18 +46,19 @@ class WgmmaConvolution {
                                                       : gathered_operands();
     operands.steps = layout_.steps();
     const int64_t tiles = ceil_div(product_.m, schedule_.bm) * ceil_div(product_.n, schedule_.bn);
-    const int64_t begin = layout_.image_bytes() + layout_.weight_bytes();
+    const Dim begin = layout_.image_bytes() + layout_.weight_bytes();
     int64_t counters = 0, shared_bytes = 0;
     if (schedule_.shared == 1) {
       operands.sharing_blocks = std::min<int64_t>(cuda_limits(target).sms, tiles * operands.steps);
-      operands.meeting = fmt::format("workspace + {}L", begin);
+      operands.meeting = fmt::format("workspace + {}", long_text(begin));
       counters = tiles * schedule_.groups * 4;
       shared_bytes = round_up(counters * 4, int64_t{256}) +
                      (tiles + operands.sharing_blocks - 1) * schedule_.bm * schedule_.bn * 4;
     }
-    Source source = WgmmaProduct(graph_, epilogue.graph, schedule_, sized, target).print(operands);
+    Source source =
+        WgmmaProduct(graph_, epilogue.graph, schedule_, sized, sizes, target).print(operands);
     layout_.add_turn(source, counters, begin);
-    source.recipe.workspace_bytes = begin + shared_bytes;
+    source.recipe.workspace_bytes = begin + Dim(shared_bytes);
     return source;
   }
 
@@ -83,7 +86,7 @@ class WgmmaConvolution {
     const int weights = layout_.w().input;
     if (!follows_turn) operands.early_input = weights;
     operands.source = fmt::format(
-        "Im2colTiles<{}, {}>{{&images_map, {}, {}, {}}}",
+        "Im2colTiles<{}, {}>{{&images_map, {}, sizes, {}, {}}}",
         schedule_.shared == 1 ? "SharedTiles" : "WholeTiles", !follows_turn,
         layout_.weights_in_place() ? "&weights_map" : layout_.weights_text(),
         follows_turn ? "false" : fmt::format("ready{} != 0", weights), may_let_next_begin(graph_));
@@ -115,7 +118,7 @@ class WgmmaConvolution {
   }
 
   // Axes of one element may have any stride, also one that no map has.
-  TensorMap map_of(const MatmulOperand& operand, const std::vector<int64_t>& sizes,
+  TensorMap map_of(const MatmulOperand& operand, const std::vector<Dim>& sizes,
                    const std::vector<int64_t>& strides) const {
     TensorMap map;
     map.buffer = operand.input;
@@ -124,7 +127,7 @@ class WgmmaConvolution {
     map.sizes.assign(sizes.begin(), sizes.end());
     for (size_t axis = 0; axis < strides.size(); ++axis)
       map.strides.emplace_back(
-          (sizes[axis + 1] == 1 ? round_up(sizes[0], int64_t{8}) : strides[axis]) * 2);
+          (sizes[axis + 1].is(1) ? round_up(sizes[0].constant(), int64_t{8}) : strides[axis]) * 2);
     return map;
   }
 
@@ -182,7 +185,7 @@ class WgmmaConvolution {
         p.stride[2], p.window[2], p.dilation[1], p.dilation[2], layout_.row_bytes());
     operands.device = {"wgmma_windows.cuh"};
     operands.source =
-        fmt::format("WindowTiles{{{}, {}}}", layout_.images_text(), layout_.weights_text());
+        fmt::format("WindowTiles{{{}, {}, sizes}}", layout_.images_text(), layout_.weights_text());
     operands.copying_registers = 80;
     return operands;
   }
@@ -205,8 +208,8 @@ class WgmmaConvolution {
         p.stride[2], channels * 2, parts, p.window[2], p.dilation[1] * width, p.window[2],
         p.dilation[2], channels * 2, parts);
     operands.device = {"wgmma_gather.cuh"};
-    operands.source =
-        fmt::format("GatheredTiles{{{}, {}}}", layout_.weights_text(), layout_.images_text());
+    operands.source = fmt::format("GatheredTiles{{{}, {}, sizes}}", layout_.weights_text(),
+                                  layout_.images_text());
     operands.copying_registers = 56;
     return operands;
   }
@@ -235,8 +238,9 @@ bool fits_convolution(const WgmmaConvolutionSchedule& schedule, const Graph& gra
 
 Status check_wgmma_convolution(const Workload& workload) {
   const Graph& graph = workload.graph;
-  if (!graph.symbols().empty()) return convolution_lacks("sizes with symbols");
   const ConvolutionProblem problem = ConvolutionProblem::of(graph);
+  if (!problem.sized.is_constant())
+    return convolution_lacks("other symbols than in the number of images");
   const MatmulProblem product = product_of(problem);
   if (!is_16_bit_float(product.stored) || product.result != DType::kF32)
     return convolution_lacks("other dtypes than fp16 and bf16, or sums of other dtypes than f32");
@@ -252,13 +256,15 @@ Status check_wgmma_convolution(const Workload& workload) {
   constexpr int64_t kMost = int64_t{1} << 30;
   if (layout.plane_bytes() >= kMost || layout.row_count() * layout.row_bytes() >= kMost)
     return convolution_lacks("images or weights of a gigabyte");
-  if (problem.channels_last && product.m * product.n >= int64_t{1} << 31)
+  if (graph.symbols().empty() && problem.channels_last && product.m * product.n >= int64_t{1} << 31)
     return convolution_lacks("results of so many elements");
   return {};
 }
 
 Result<Source> print_wgmma_convolution(const Graph& graph, const WgmmaConvolutionSchedule& schedule,
                                        const Target& target) {
+  if (schedule.shared == 1 && !graph.symbols().empty())
+    return convolution_lacks("tiles that blocks share, of sizes with symbols");
   if (!fits_convolution(schedule, graph))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
@@ -266,6 +272,13 @@ Result<Source> print_wgmma_convolution(const Graph& graph, const WgmmaConvolutio
 }
 
 namespace {
+
+// The steps of how many tiles are divided among blocks is counted when a kernel is printed.
+std::optional<WgmmaConvolutionSchedule> adapt_wgmma_convolution(const Graph&,
+                                                                WgmmaConvolutionSchedule schedule) {
+  schedule.shared = 0;
+  return schedule;
+}
 
 // tests/gpu/LOG.md: two to four times as fast as cuda.convolution, where there are many tiles.
 double wgmma_convolution_efficiency(const Workload& workload) {
@@ -278,13 +291,14 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 17,
+      .version = 18,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",
       .check = check_wgmma_convolution,
       .candidates = wgmma_convolution_candidates,
       .print_for = print_wgmma_convolution,
+      .adapt = adapt_wgmma_convolution,
       .expected_efficiency = wgmma_convolution_efficiency,
   });
   return made;

@@ -8,6 +8,7 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/size.h"
 
 namespace kiln {
 namespace {
@@ -21,8 +22,13 @@ bool is_unit(int64_t stride, int64_t size) {
 
 // Whether windows can be read from where they are: 16 bytes of channels at a time.
 bool lies_channels_last(const ConvolutionProblem& p) {
+  constexpr int64_t kMostTileRows = 256;
   const MatmulOperand& x = p.product.b;
-  const int64_t bytes = 2 * (p.product.batch[0] * x.batch_strides[0] + p.in[1] * p.x_at[1]);
+  // Of the images that a tile's rows are of, as an int counts them (wgmma_windows.cuh).
+  const int64_t positions = std::max<int64_t>(p.out[1] * p.out[2], 1);
+  int64_t images = kMostTileRows / positions + 2;
+  if (p.images.is_constant()) images = std::min(images, p.images.constant());
+  const int64_t bytes = 2 * (images * x.batch_strides[0] + p.in[1] * p.x_at[1]);
   return p.x_channel == 1 && p.channels % 8 == 0 && x.offset % 8 == 0 &&
          is_unit(p.x_at[1], p.in[1]) && is_unit(p.x_at[2], p.in[2]) &&
          is_unit(x.batch_strides[0], p.product.batch[0]) && bytes < int64_t{1} << 31;
@@ -54,6 +60,11 @@ bool has_im2col(const ConvolutionProblem& p) {
       return false;
   }
   return true;
+}
+
+ProductSizes ConvolutionLayout::product_sizes() const {
+  if (problem_.channels_last) return {problem_.images * problem_.product.n};
+  return {product_.m, {problem_.images}};
 }
 
 ConvolutionLayout::ConvolutionLayout(const Graph& graph, const WgmmaConvolutionSchedule& schedule)
@@ -98,10 +109,10 @@ bool ConvolutionLayout::is_mappable_weight() const {
 }
 
 std::string ConvolutionLayout::place(bool in_place, const MatmulOperand& operand,
-                                     int64_t offset) const {
+                                     const Dim& offset) const {
   return in_place ? fmt::format("reinterpret_cast<const char*>(in{} + {}L)", operand.input,
                                 operand.offset)
-                  : fmt::format("workspace + {}L", offset);
+                  : fmt::format("workspace + {}", long_text(offset));
 }
 
 // Positions of an image side by side that one load takes; 0: they lie otherwise.
@@ -124,16 +135,19 @@ int64_t ConvolutionLayout::reached_width() const {
   return std::min(problem_.in[2], width_ - problem_.low[2]);
 }
 
-int64_t ConvolutionLayout::image_tiles() const {
+Dim ConvolutionLayout::image_tiles() const {
   if (images_in_place_) return 0;
   const int64_t turned = vector() > 0 ? problem_.in[1] * problem_.in[2] : height_ * width_;
-  return images() * ceil_div(turned, int64_t{64}) * (channels_ / WgmmaMatmulSchedule::kDepth);
+  return images() * (ceil_div(turned, int64_t{64}) * (channels_ / WgmmaMatmulSchedule::kDepth));
 }
 
-int64_t ConvolutionLayout::border_blocks() const {
+// Where the number of images has symbols, some find nothing to do.
+Dim ConvolutionLayout::border_blocks() const {
   if (vector() == 0 || images_in_place_) return 0;
   const int64_t border = height_ * width_ - reached_height() * reached_width();
-  return ceil_div(images() * border * (channels_ / 8), int64_t{kTurnThreads});
+  const int64_t pieces = border * (channels_ / 8);
+  if (!images().is_constant()) return images() * ceil_div(pieces, int64_t{kTurnThreads});
+  return ceil_div(images().constant() * pieces, int64_t{kTurnThreads});
 }
 
 int64_t ConvolutionLayout::weight_blocks() const {
@@ -181,10 +195,10 @@ std::string ConvolutionLayout::print_types() const {
       p.channels, channels_, height_ * width_, p.x_channel, x().batch_strides[0], p.x_channel != 1,
       width_, p.low[1], width_, p.low[2], p.x_at[1], p.x_at[2], p.in[1], p.in[2]);
   text += fmt::format(
-      "  static constexpr int vector = {}, plane = {}, row = {}, all_width = {}, images = {};\n"
+      "  static constexpr int vector = {}, plane = {}, row = {}, all_width = {};\n"
       "  static constexpr int height = {}, width = {}, above = {}, before = {};\n}};\n",
-      vector(), p.in[1] * p.in[2], p.in[2], width_, images(), reached_height(), reached_width(),
-      p.low[1], p.low[2]);
+      vector(), p.in[1] * p.in[2], p.in[2], width_, reached_height(), reached_width(), p.low[1],
+      p.low[2]);
   text += fmt::format(
       "struct W {{\n"
       "  static constexpr int rows = {}, all_rows = {}, window = {}, channels = {};\n"
@@ -197,34 +211,37 @@ std::string ConvolutionLayout::print_types() const {
   return text;
 }
 
-void ConvolutionLayout::add_turn(Source& source, int64_t counters, int64_t counters_at) const {
+void ConvolutionLayout::add_turn(Source& source, int64_t counters, const Dim& counters_at) const {
   if (!has_turn(counters)) return;
   const std::string_view type = memory_type(product_.stored);
-  int64_t blocks = 0;
+  Dim blocks = 0;
   std::string body = "  const int block = static_cast<int>(block_index());\n";
-  const auto add = [&](int64_t count, const std::string& call) {
-    if (count == 0) return;
-    body += fmt::format("  {}if (block < {})\n    {};\n", blocks > 0 ? "else " : "", blocks + count,
-                        call);
-    blocks += count;
+  const auto add = [&](const Dim& count, const std::string& call) {
+    if (count.is(0)) return;
+    body += fmt::format("  {}if (block < {})\n    {};\n", blocks.is(0) ? "" : "else ",
+                        blocks + count, call);
+    blocks = blocks + count;
   };
   add(image_tiles(),
       fmt::format("{}<X>(in{} + {}L, reinterpret_cast<{}*>(workspace), block)",
                   vector() > 0 ? "turn_planes" : "turn_images", x().input, x().offset, type));
   add(border_blocks(),
-      fmt::format("turn_border<X>(reinterpret_cast<{}*>(workspace), block - {})", type, blocks));
+      fmt::format("turn_border<X>(reinterpret_cast<{}*>(workspace), block - static_cast<int>({}), "
+                  "static_cast<int>({}))",
+                  type, blocks, images()));
   add(weight_blocks(),
-      fmt::format("{}<W>(in{} + {}L, reinterpret_cast<{}*>(workspace + {}L), block - {})",
+      fmt::format("{}<W>(in{} + {}L, reinterpret_cast<{}*>(workspace + {}), block - "
+                  "static_cast<int>({}))",
                   weight_parts() > 0 ? "turn_weight_lines" : "turn_weights", w().input, w().offset,
-                  type, image_bytes(), blocks));
+                  type, long_text(image_bytes()), blocks));
   add(counters > 0 ? 1 : 0,
-      fmt::format("clear_counters(reinterpret_cast<unsigned*>(workspace + {}L), {})", counters_at,
-                  counters));
+      fmt::format("clear_counters(reinterpret_cast<unsigned*>(workspace + {}), {})",
+                  long_text(counters_at), counters));
   source.text += print_types() + std::string(device_text("turn.cuh")) +
                  cuda_kernel("turn", graph_, kTurnThreads, 1, body);
   source.recipe.phases.insert(
       source.recipe.phases.begin(),
-      {"turn", blocks, kTurnThreads, 1, WgmmaMatmulSchedule::kDepth * kTurnPitch * 2});
+      {"turn", Grid(blocks), kTurnThreads, 1, WgmmaMatmulSchedule::kDepth * kTurnPitch * 2});
 }
 
 }  // namespace kiln

@@ -9,10 +9,12 @@
 #include "compiler_core/kernels/convolution/convolution_problem.h"
 #include "compiler_core/kernels/kernel_template.h"
 #include "compiler_core/kernels/wgmma/wgmma_convolution.h"
+#include "compiler_core/kernels/wgmma/wgmma_product.h"
 
 namespace kiln {
 
-// The product of weights and windows of each image; channels last, of all windows and weights.
+// The product of weights and windows of each image; channels last, of all windows and weights. Of how many
+// images is known at a call only: of as many as measured.
 MatmulProblem product_of(const ConvolutionProblem& convolution);
 
 // Whether the copy engine can read the windows as they lie (cuTensorMapEncodeIm2col).
@@ -34,7 +36,8 @@ class ConvolutionLayout {
   int64_t window() const { return window_; }  // elements
   int64_t height() const { return height_; }
   int64_t width() const { return width_; }
-  int64_t images() const { return problem_.product.batch[0]; }
+  const Dim& images() const { return problem_.images; }
+  ProductSizes product_sizes() const;
   int64_t chunks() const { return weight_channels_ / WgmmaMatmulSchedule::kDepth; }
   int64_t steps() const;  // that the depth takes
   // The bytes of an image and of a line of weights, and the number of lines, as they are laid out.
@@ -42,7 +45,7 @@ class ConvolutionLayout {
   int64_t row_bytes() const { return window_ * weight_channels_ * 2; }
   int64_t row_count() const { return rows_; }
   // In the workspace, images first, then weights.
-  int64_t image_bytes() const { return images_in_place_ ? 0 : images() * plane_bytes(); }
+  Dim image_bytes() const { return images_in_place_ ? Dim(0) : images() * plane_bytes(); }
   int64_t weight_bytes() const { return weights_in_place_ ? 0 : rows_ * row_bytes(); }
   // C expressions of where they begin.
   std::string images_text() const { return place(images_in_place_, x(), 0); }
@@ -50,20 +53,22 @@ class ConvolutionLayout {
 
   // Puts the launch in front of the product's, where has_turn(): also to clear so many counters,
   // which lie at `counters_at` in the workspace.
-  void add_turn(Source& source, int64_t counters, int64_t counters_at) const;
+  void add_turn(Source& source, int64_t counters, const Dim& counters_at) const;
   // Whether there is anything to do before the product.
-  bool has_turn(int64_t counters) const { return turn_blocks() > 0 || counters > 0; }
+  bool has_turn(int64_t counters) const {
+    return !images_in_place_ || !weights_in_place_ || counters > 0;
+  }
 
  private:
   bool is_contiguous_weight() const;
   bool is_mappable_weight() const;
-  std::string place(bool in_place, const MatmulOperand& operand, int64_t offset) const;
+  std::string place(bool in_place, const MatmulOperand& operand, const Dim& offset) const;
   int64_t vector() const;
   int64_t reached_height() const;
   int64_t reached_width() const;
-  int64_t turn_blocks() const { return image_tiles() + border_blocks() + weight_blocks(); }
-  int64_t image_tiles() const;
-  int64_t border_blocks() const;
+  // Blocks of the launch in front, for each part of it.
+  Dim image_tiles() const;
+  Dim border_blocks() const;
   int64_t weight_blocks() const;
   int64_t weight_parts() const;
   std::string print_place_of_weights() const;

@@ -125,14 +125,15 @@ Result<Source> print_wgmma_copied(const Graph& graph, const WgmmaCopiedSchedule&
       "  KILN_INLINE int step(int step) {{ return step * 128; }}\n}};\n",
       in_place ? problem.a.row_stride * 2 : line_bytes, b.copied * line_bytes, line_bytes);
   operands.device = {"wgmma_gather.cuh"};
-  operands.source = fmt::format("GatheredTiles{{{}, workspace + {}L}}",
+  operands.source = fmt::format("GatheredTiles{{{}, workspace + {}L, sizes}}",
                                 in_place ? fmt::format("reinterpret_cast<const char*>(in{} + {}L)",
                                                        a.operand.input, a.operand.offset)
                                          : std::string("workspace"),
                                 a_bytes);
   operands.steps = depth / kCopyDepth;
   operands.copying_registers = 56;
-  Source source = WgmmaProduct(graph, graph, schedule, problem, target).print(operands);
+  Source source = WgmmaProduct(graph, graph, schedule, problem, ProductSizes::of(problem), target)
+                      .print(operands);
   if (!in_place) source.text += a.print("LinesOfA", problem.k, depth);
   source.text += b.print("LinesOfB", problem.k, depth) + std::string(device_text("turn.cuh"));
   std::string body = "  const int block = static_cast<int>(block_index());\n";
@@ -162,7 +163,7 @@ std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Ta
 
 const KernelTemplate& wgmma_copied() {
   static const PrintedTemplate<WgmmaCopiedSchedule> made({
-      .version = 12,
+      .version = 13,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

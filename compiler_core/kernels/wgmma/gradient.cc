@@ -46,9 +46,10 @@ std::optional<int64_t> find_reach(const Graph& graph, const AttentionGradient& k
     if (e.op != Op::kExp) continue;
     const Node& difference = graph.node(e.operands[0]);
     if (reach || difference.op != Op::kSub) return std::nullopt;
-    const auto found = reach_of_mask(graph, difference.operands[0]);
-    if (!found || !found->is_constant() || found->constant() < 0) return std::nullopt;
-    reach = found->constant();
+    const MaskBounds mask = find_mask_bounds(graph, difference.operands[0]);
+    const bool causal = mask.within != kInvalidNode && mask.reach && !mask.past;
+    if (!causal || !mask.reach->is_constant() || mask.reach->constant() < 0) return std::nullopt;
+    reach = mask.reach->constant();
   }
   return reach;
 }

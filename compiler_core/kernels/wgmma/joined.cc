@@ -13,6 +13,7 @@
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
+#include "compiler_core/kernels/wgmma/wgmma_product.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
@@ -48,8 +49,9 @@ bool fits_joined(const WgmmaJoinedSchedule& schedule, const JoinedProblem& probl
 }
 
 // A matrix in lines along the depth, or of results along the columns: boxes of `width` and `lines`.
-TensorMap map_of_lines(int buffer, int64_t offset, DType dtype, std::pair<int64_t, int64_t> sizes,
-                       int64_t pitch, std::pair<int, int> box) {
+TensorMap map_of_lines(int buffer, int64_t offset, DType dtype,
+                       const std::pair<int64_t, Dim>& sizes, int64_t pitch,
+                       std::pair<int, int> box) {
   TensorMap map;
   map.buffer = buffer;
   map.offset = offset * size_of(dtype);
@@ -77,8 +79,8 @@ class WgmmaJoinedKernel {
         width_(static_cast<int>(problem_.width(schedule.bn))),
         row_tiles_(ceil_div(problem_.all.m, schedule.bm)),
         column_tiles_(problem_.tiles_before(problem_.parts.size(), schedule.bn)),
-        blocks_(std::min(row_tiles_ * column_tiles_,
-                         int64_t{cuda_limits(target).sms} * schedule.blocks)),
+        most_blocks_(int64_t{cuda_limits(target).sms} * schedule.blocks),
+        blocks_(is_open() ? most_blocks_ : std::min(row_tiles_ * column_tiles_, most_blocks_)),
         epilogues_(distinct_epilogues()) {}
 
   Source print() const {
@@ -94,21 +96,24 @@ class WgmmaJoinedKernel {
                                schedule_.bn, true, true}) +
                   std::string(device_text("wgmma_matmul.cuh")) + print_joined() +
                   std::string(device_text("wgmma_joined.cuh"));
-    Phase phase{"multiply", blocks_, schedule_.threads(), 1, boxes_.shared_bytes};
-    source.text +=
-        cuda_kernel("multiply", graph_, schedule_.threads(), schedule_.blocks,
-                    print_finish() + print_body(), parameters.text(), KernelStart::kAsTheBodySays);
+    Phase phase{"multiply", Grid::of_any(blocks_, problem_.rows), schedule_.threads(), 1,
+                boxes_.shared_bytes};
+    source.text += cuda_kernel("multiply", graph_, schedule_.threads(), schedule_.blocks,
+                               print_sizes({problem_.rows}) + print_finish() + print_body(),
+                               parameters.text(), KernelStart::kAsTheBodySays);
     phase.arguments = std::move(parameters).arguments();
     source.recipe.phases = {std::move(phase)};
     return source;
   }
 
  private:
+  bool is_open() const { return !problem_.rows.is_constant(); }
   void add_maps(KernelParameters& parameters) const {
     const MatmulProblem& all = problem_.all;
     const int depth = WgmmaMatmulSchedule::kDepth;
-    parameters.add_map("a", map_of_lines(all.a.input, all.a.offset, all.stored, {all.k, all.m},
-                                         all.a.row_stride, {depth, schedule_.bm}));
+    parameters.add_map("a",
+                       map_of_lines(all.a.input, all.a.offset, all.stored, {all.k, problem_.rows},
+                                    all.a.row_stride, {depth, schedule_.bm}));
     int output = static_cast<int>(graph_.inputs().size());
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
       const JoinedProblem::Part& part = problem_.parts[i];
@@ -118,7 +123,7 @@ class WgmmaJoinedKernel {
                                         {all.k, part.n}, part.b[p].column_stride, {depth, width_}));
       parameters.add_map(fmt::format("out{}", i),
                          map_of_lines(output++, 0, graph_.node(part.nodes.output).dtype,
-                                      {part.n, all.m}, part.n, {boxes_.columns, 16}));
+                                      {part.n, problem_.rows}, part.n, {boxes_.columns, 16}));
     }
   }
 
@@ -126,7 +131,7 @@ class WgmmaJoinedKernel {
     return fmt::format(
         "struct Tiling {{\n"
         "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
-        "  static constexpr int staged_bytes = {};\n"
+        "  static constexpr int staged_bytes = {}, all_rows = {};\n"
         "  static constexpr int row_tiles = {}, column_tiles = {}, batches = 1, steps = {};\n"
         "  static constexpr int depth = {}, kept = 0;\n"
         "  static constexpr bool promotes = false;\n"
@@ -134,9 +139,9 @@ class WgmmaJoinedKernel {
         "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
         "using Accumulator = float;\n",
         schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages, boxes_.staged_bytes,
-        row_tiles_, column_tiles_, ceil_div(problem_.all.k, WgmmaMatmulSchedule::kDepth),
-        WgmmaMatmulSchedule::kDepth, blocks_, schedule_.raster,
-        schedule_.copying_registers(kCopyingRegisters),
+        is_open() ? 0 : problem_.all.m, is_open() ? 0 : row_tiles_, column_tiles_,
+        ceil_div(problem_.all.k, WgmmaMatmulSchedule::kDepth), WgmmaMatmulSchedule::kDepth, blocks_,
+        schedule_.raster, schedule_.copying_registers(kCopyingRegisters),
         schedule_.multiplying_registers(kCopyingRegisters));
   }
 
@@ -209,7 +214,8 @@ class WgmmaJoinedKernel {
         "                          [[maybe_unused]] index_t column,\n"
         "                          const Vec<Accumulator> (&sums)[{}]) {{\n{}{}{}  }};\n",
         problem_.products, sums,
-        problem_.all.m % schedule_.bm != 0
+        is_open() ? "    row = smaller(row, static_cast<index_t>(sizes.all_rows() - 1));\n"
+        : problem_.all.m % schedule_.bm != 0
             ? fmt::format("    row = smaller(row, {});\n", problem_.all.m - 1)
             : "",
         bodies);
@@ -227,7 +233,8 @@ class WgmmaJoinedKernel {
         "  const Results results{{{}}};\n"
         "  const Ring ring(shared_memory());\n"
         "  JoinedEnding<decltype(finish)> ending{{ring, results, finish}};\n"
-        "  multiply_all(JoinedTiles{{&a_map, weights, {}, {}}}, ring, ending, NoScales{{}});\n",
+        "  multiply_all(JoinedTiles{{&a_map, weights, sizes, {}, {}}}, ring, ending, NoScales{{}}, "
+        "sizes);\n",
         fmt::join(weights, ", "), fmt::join(results, ", "), problem_.are_ready(),
         may_let_next_begin(graph_));
   }
@@ -237,7 +244,7 @@ class WgmmaJoinedKernel {
   const JoinedProblem problem_;
   const JoinedBoxes boxes_;
   const int width_;  // of an output's columns in a tile
-  const int64_t row_tiles_, column_tiles_, blocks_;
+  const int64_t row_tiles_, column_tiles_, most_blocks_, blocks_;
   const Epilogues epilogues_;
 };
 
@@ -263,7 +270,7 @@ Result<Source> print_wgmma_joined(const Graph& graph, const WgmmaJoinedSchedule&
 
 const KernelTemplate& wgmma_joined() {
   static const PrintedTemplate<WgmmaJoinedSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",

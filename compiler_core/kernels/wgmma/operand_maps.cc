@@ -5,13 +5,14 @@
 #include <algorithm>
 
 #include "compiler_core/kernels/printing/coordinates.h"
+#include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
 
 bool is_mappable(const AttentionOperand& operand) {
   const auto is_stride = [](const Dim& stride) {
-    return stride.is_constant() && stride.constant() >= 0 && stride.constant() % 8 == 0;
+    return is_multiple(stride, 8) && is_at_least(stride, 0);
   };
   return operand.column_stride.is(1) && is_stride(operand.row_stride) &&
          !operand.row_stride.is(0) && is_stride(operand.offset) &&

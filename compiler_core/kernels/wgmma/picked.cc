@@ -115,8 +115,9 @@ Result<Source> print_wgmma_picked(const Graph& graph, const WgmmaPickedSchedule&
   operands.source = "PickedTiles{&a_map, &b_map, reinterpret_cast<const Run*>(workspace)}";
   operands.maps = {{"a", map_of_rows(problem, schedule)}, {"b", map_of_table(problem, schedule)}};
   operands.steps = ceil_div(problem.k, int64_t{kPickedDepth});
-  Source source =
-      WgmmaProduct(graph, graph, schedule, problem, target, WgmmaRuns{most}).print(operands);
+  Source source = WgmmaProduct(graph, graph, schedule, problem, ProductSizes::of(problem), target,
+                               WgmmaRuns{most})
+                      .print(operands);
   source.text += cuda_kernel(
       "find", graph, kRunThreads, 1,
       fmt::format("  find_runs(in{}, reinterpret_cast<Run*>(workspace));\n", problem.b.picked_by));
@@ -144,7 +145,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 8,
+      .version = 9,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

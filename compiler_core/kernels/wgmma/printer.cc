@@ -18,11 +18,11 @@ TensorMap map_of(const WgmmaProduct& product, const MatmulProblem& problem,
                  const WgmmaMatmulSchedule& schedule, bool is_a) {
   const MatmulOperand& operand = is_a ? problem.a : problem.b;
   const bool depth_inner = is_depth_inner(operand, is_a);
-  const int64_t lines = is_a ? problem.m : problem.n;
+  const Dim lines = is_a ? product.sizes().rows : Dim(problem.n);
   const int64_t line_stride = is_a ? operand.row_stride : operand.column_stride;
   const int64_t depth_stride = is_a ? operand.column_stride : operand.row_stride;
   TensorMap map;
-  map.sizes = {depth_inner ? problem.k : lines, depth_inner ? lines : problem.k};
+  map.sizes = {depth_inner ? Dim(problem.k) : lines, depth_inner ? lines : Dim(problem.k)};
   map.strides = {(depth_inner ? line_stride : depth_stride) * size_of(operand.dtype)};
   const auto depth = static_cast<int>(step_depth(problem));  // or so many lines, of halves
   map.box = {depth, depth_inner ? (is_a ? schedule.bm : schedule.bn) : depth};
@@ -44,7 +44,7 @@ std::string print_operand(const WgmmaProduct& product, const MatmulOperand& oper
 }
 
 // Declares `scales`; nothing where no operand is scaled.
-std::string print_scales(const Graph& graph, const MatmulProblem& problem) {
+std::string print_scales(const Graph& graph, const MatmulProblem& problem, const Dim& rows) {
   const auto scale_of = [](const MatmulOperand& operand) {
     return operand.dequantised ? operand.dequantised->scale : kInvalidNode;
   };
@@ -53,7 +53,7 @@ std::string print_scales(const Graph& graph, const MatmulProblem& problem) {
   const int64_t all = problem.n, columns = std::max<int64_t>(scale_columns(problem), 1);
   const int64_t one = column == kInvalidNode ? all : std::min(columns, all);
   const FactorParameter step{"step", ceil_div(problem.k, step_depth(problem)), step_depth(problem)};
-  return factor_function(graph, "row_scale", row, 0, {"row", problem.m}, step) +
+  return factor_function(graph, "row_scale", row, 0, {"row", rows}, step) +
          factor_function(graph, "column_scale", column, 1, {"number", ceil_div(all, one), one},
                          step) +
          fmt::format(
@@ -69,21 +69,22 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
   if (!fits(schedule, graph))
     return fail(Code::kInvalidArgument,
                 "the operands do not allow " + to_schedule(schedule).to_string());
-  const MatmulProblem problem = MatmulProblem::of(graph);
-  const WgmmaProduct product(graph, graph, schedule, problem, target);
+  const MatmulProblem problem = *measured_problem(graph);
+  const SizedMatmul sized = SizedMatmul::of(graph);
+  const WgmmaProduct product(graph, graph, schedule, problem, {sized.m, sized.batch}, target);
   WgmmaOperands operands;
   operands.types =
       print_operand(product, problem.a, true) + print_operand(product, problem.b, false);
   operands.device = {"wgmma_tiles.cuh"};
   operands.early_input = problem.b.input;
-  operands.source = fmt::format("BoxTiles{{&a_map, &b_map, ready{} != 0, {}}}", problem.b.input,
-                                may_let_next_begin(graph));
+  operands.source = fmt::format("BoxTiles{{&a_map, &b_map, sizes, ready{} != 0, {}}}",
+                                problem.b.input, may_let_next_begin(graph));
   operands.maps = {{"a", map_of(product, problem, schedule, true)},
                    {"b", map_of(product, problem, schedule, false)}};
   operands.a_inner = is_depth_inner(problem.a, true);
   operands.b_inner = is_depth_inner(problem.b, false);
   operands.steps = ceil_div(problem.k, step_depth(problem));
-  operands.scales = print_scales(graph, problem);
+  operands.scales = print_scales(graph, problem, product.sizes().rows);
   return product.print(operands);
 }
 

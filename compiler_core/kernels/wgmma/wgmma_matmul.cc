@@ -105,8 +105,7 @@ int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
 }
 
 Status check_wgmma(const Workload& workload) {
-  if (!workload.graph.symbols().empty()) return lacks("sizes with symbols");
-  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  TRY(const MatmulProblem problem, measured_problem(workload.graph));
   if (problem.b.picked_by >= 0) return lacks("matrices that an index picks");
   const DType a = problem.a.dtype, b = problem.b.dtype;
   const bool halves = is_16_bit_float(a) && a == b && problem.stored == a;
@@ -151,7 +150,7 @@ int64_t step_depth(const MatmulProblem& problem) {
 
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   constexpr int kMostRegisters = 192;  // of 240, or of 160 where three warpgroups multiply
-  const MatmulProblem problem = MatmulProblem::of(workload);
+  const MatmulProblem problem = *measured_problem(workload);
   const bool has_registers =
       !is_f8(problem.a.dtype) ||
       schedule.registers(true) <= (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters);
@@ -176,7 +175,7 @@ double wgmma_efficiency(const MatmulProblem& problem) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 13,
+      .version = 14,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",
@@ -185,7 +184,7 @@ const KernelTemplate& wgmma_matmul() {
       .print_for = print_wgmma_matmul,
       .expected_efficiency =
           [](const Workload& workload) {
-            return wgmma_efficiency(MatmulProblem::of(workload.graph));
+            return wgmma_efficiency(*measured_problem(workload.graph));
           },
   });
   return made;

@@ -1,7 +1,8 @@
 // Products of fp16 and bf16 matrices, of 8-bit floats and of 8-bit integers on the tensor cores of
 // compute capability 9.0 (wgmma), with an elementwise epilogue. Operands come through the copy engine
 // (TMA), so a row, or a column where it is the contiguous one, has to begin at a multiple of 16 bytes;
-// those of 8 bits are contiguous along the depth, as the tensor cores have it. Sizes are constants.
+// those of 8 bits are contiguous along the depth, as the tensor cores have it. The number of rows
+// or of batches may have symbols; all other sizes are constants.
 //
 // Products of 8-bit floats are added up in f32 each 128 of the depth: the tensor cores add them in 14
 // bits (tests/support/fake_cuda does too).
@@ -132,7 +133,7 @@ std::vector<Schedule> ranked_schedules(const MatmulProblem& problem, const Targe
 // Whether the tile fits the operands: lines that are not contiguous along the depth come in 64.
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload);
 
-// REQUIRES: check_wgmma(workload).
+// REQUIRES: check_wgmma(workload), whose sizes are constants.
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target);
 
 // REQUIRES: check_wgmma() of its workload. kInvalidArgument when the

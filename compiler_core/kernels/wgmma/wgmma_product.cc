@@ -10,18 +10,40 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/printing/size.h"
 #include "compiler_core/kernels/wgmma/column_terms.h"
 #include "compiler_core/kernels/wgmma/wgmma_text.h"
 
 namespace kiln {
 
+ProductSizes ProductSizes::of(const MatmulProblem& problem) {
+  return {problem.m, {problem.batch.begin(), problem.batch.end()}};
+}
+
+Dim ProductSizes::batches() const {
+  Dim count = 1;
+  for (const Dim& size : batch) count = count * size;
+  return count;
+}
+
+std::string print_sizes(const ProductSizes& sizes) {
+  if (sizes.is_constant()) return "  const Sizes sizes{};\n";
+  return fmt::format(
+      "  const Sizes sizes{{static_cast<int>({}), static_cast<int>({})}};\n"
+      "  if (static_cast<int>(block_index()) >= sizes.tiles()) {{\n"
+      "    wait_for_kernel_before();  // it ends after that one in any case\n"
+      "    return;\n  }}\n",
+      sizes.rows, sizes.batches());
+}
+
 WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
                            const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem,
-                           const Target& target, std::optional<WgmmaRuns> runs)
+                           ProductSizes sizes, const Target& target, std::optional<WgmmaRuns> runs)
     : graph_(workload),
       epilogue_(epilogue),
       schedule_(schedule),
       problem_(problem),
+      sizes_(std::move(sizes)),
       in_runs_(runs.has_value()),
       boxes_(ends_in_boxes(epilogue, problem.n)),
       addend_(boxes_ && !in_runs_ ? boxed_addend(epilogue, problem.product) : kInvalidNode),
@@ -32,13 +54,14 @@ WgmmaProduct::WgmmaProduct(const Graph& workload, const Graph& epilogue,
       column_tiles_(ceil_div(problem.n, schedule.bn)),
       sms_(cuda_limits(target).sms) {}
 
-int64_t WgmmaProduct::all_rows() const {
-  return problem_.m * (in_runs_ ? problem_.batches : 1);
+Dim WgmmaProduct::all_rows() const {
+  return sizes_.rows * (in_runs_ ? problem_.batches : 1);
 }
 
 int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0) return operands.sharing_blocks;
-  const int64_t blocks = std::min(row_tiles_ * column_tiles_ * batches_, sms_ * schedule_.blocks);
+  const int64_t most = sms_ * schedule_.blocks;
+  const int64_t blocks = is_open() ? most : std::min(row_tiles_ * column_tiles_ * batches_, most);
   // A block's next tile is so many tiles on: a multiple of those side by side has the same columns.
   return schedule_.kept > 0 ? std::max<int64_t>(blocks / column_tiles_, 1) * column_tiles_ : blocks;
 }
@@ -62,7 +85,8 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   for (const std::string_view name : operands.device) source.text += device_text(name);
   const std::vector<NodeId> terms = terms_of(operands);
   Phase phase{
-      "multiply", blocks(operands), schedule_.threads(), 1,
+      "multiply", Grid::of_any(blocks(operands), sizes_.rows * sizes_.batches()),
+      schedule_.threads(), 1,
       schedule_.shared_bytes(boxes_) + static_cast<int>(column_terms_bytes(terms, problem_.n))};
   KernelParameters parameters(graph_);
   for (const auto& [name, map] : operands.maps) parameters.add_map(name, map);
@@ -101,7 +125,7 @@ NodeId WgmmaProduct::boxed_addend(const Graph& graph, NodeId product) {
 }
 
 MatmulOperand WgmmaProduct::addend() const {
-  return MatmulOperand::of(epilogue_, addend_);
+  return *constant_operand(SizedMatmulOperand::of(epilogue_, addend_));
 }
 
 MatmulOperand WgmmaProduct::output() const {
@@ -127,13 +151,16 @@ TensorMap WgmmaProduct::with_batches(TensorMap map, const MatmulOperand& operand
   map.offset = operand.offset * size_of(operand.dtype);
   map.dtype = operand.dtype;
   for (size_t axis = operand.batch_strides.size(); axis-- > 0;)
-    add_batch_axis(map, problem_.batch[axis], operand.batch_strides[axis]);
+    add_batch_axis(map, sizes_.batch[axis], operand.batch_strides[axis]);
   finish_map(map);
   return map;
 }
 
 std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
   const bool promotes = is_f8(problem_.a.dtype);
+  const auto known = [](const Dim& size, int64_t number) {
+    return size.is_constant() ? number : 0;
+  };
   return fmt::format(
       "struct Tiling {{\n"
       "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
@@ -145,10 +172,11 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
       "using Accumulator = {};\n",
       schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages,
-      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_), all_rows(), problem_.n,
-      row_tiles_, column_tiles_, batches_, operands.steps, step_depth(problem_), schedule_.kept,
-      promotes, blocks(operands), schedule_.raster,
-      schedule_.copying_registers(operands.copying_registers, promotes),
+      schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_),
+      known(sizes_.rows, problem_.m * (in_runs_ ? problem_.batches : 1)), problem_.n,
+      known(sizes_.rows, row_tiles_), column_tiles_, known(sizes_.batches(), batches_),
+      operands.steps, step_depth(problem_), schedule_.kept, promotes, blocks(operands),
+      schedule_.raster, schedule_.copying_registers(operands.copying_registers, promotes),
       schedule_.multiplying_registers(operands.copying_registers, promotes),
       is_integer(problem_.a.dtype) ? "int" : "float");
 }
@@ -156,10 +184,9 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
 std::string WgmmaProduct::print_place(std::string inner, const MatmulOperand& operand) const {
   std::string at = std::move(inner);
   int rank = 2;
-  const Shape batch(problem_.batch.begin(), problem_.batch.end());
   for (size_t axis = operand.batch_strides.size(); axis-- > 0;) {
     if (operand.batch_strides[axis] == 0) continue;
-    at += ", " + coordinate_text("batch", batch, axis);
+    at += ", " + coordinate_text("batch", sizes_.batch, axis);
     ++rank;
   }
   return fmt::format("    const int at[{}] = {{{}}};\n", rank, at);
@@ -186,11 +213,12 @@ std::string WgmmaProduct::print_body(const WgmmaOperands& operands,
                                      const std::vector<NodeId>& terms) const {
   SizedMatmul sized;
   static_cast<Product&>(sized) = problem_;
-  sized.batch.assign(problem_.batch.begin(), problem_.batch.end());
-  sized.m = problem_.m;
+  sized.batch = sizes_.batch;
+  sized.m = sizes_.rows;
   sized.n = problem_.n;
   const EpilogueText epilogue = matmul_epilogue(epilogue_, sized, lanes_, {boxes_, addend_, terms});
-  return (boxes_ ? print_box_ending(epilogue, terms) : print_row_ending(epilogue)) +
+  return print_sizes(sizes_) +
+         (boxes_ ? print_box_ending(epilogue, terms) : print_row_ending(epilogue)) +
          print_call(operands);
 }
 
@@ -199,8 +227,8 @@ std::string WgmmaProduct::print_call(const WgmmaOperands& operands) const {
     return fmt::format("  multiply_shared({}, ring, ending, {});\n", operands.source,
                        operands.meeting);
   if (in_runs_) return fmt::format("  multiply_picked({}, ring, ending);\n", operands.source);
-  return fmt::format("{}  multiply_all({}, ring, ending, {});\n", operands.scales, operands.source,
-                     operands.scales.empty() ? "NoScales{}" : "scales");
+  return fmt::format("{}  multiply_all({}, ring, ending, {}, sizes);\n", operands.scales,
+                     operands.source, operands.scales.empty() ? "NoScales{}" : "scales");
 }
 
 std::string WgmmaProduct::print_row_ending(const EpilogueText& epilogue) const {
@@ -211,13 +239,13 @@ std::string WgmmaProduct::print_row_ending(const EpilogueText& epilogue) const {
         "    if (line >= end) return;\n"
         "    [[maybe_unused]] const index_t batch = line / {0}, row = line % {0};\n{1}{2}  }};\n"
         "  const Ring ring(shared_memory());\n"
-        "  RowEnding<decltype(finish)> ending{{ring, finish}};\n",
+        "  RowEnding<decltype(finish)> ending{{ring, finish, sizes}};\n",
         problem_.m, epilogue.once, epilogue.vector);
   return fmt::format(
       "  const auto finish = [&]([[maybe_unused]] index_t batch, index_t row, index_t column,\n"
       "                          const Vec<Accumulator>& sums) {{\n{}{}  }};\n"
       "  const Ring ring(shared_memory());\n"
-      "  RowEnding<decltype(finish)> ending{{ring, finish}};\n",
+      "  RowEnding<decltype(finish)> ending{{ring, finish, sizes}};\n",
       epilogue.once, epilogue.vector);
 }
 
@@ -225,7 +253,9 @@ std::string WgmmaProduct::print_box_ending(const EpilogueText& epilogue,
                                            const std::vector<NodeId>& terms) const {
   // Places beyond the result are computed too, and not stored.
   std::string inside;
-  if (in_runs_ || problem_.m % schedule_.bm != 0)
+  if (!sizes_.rows.is_constant())
+    inside += "    row = smaller(row, static_cast<index_t>(sizes.all_rows() - 1));\n";
+  else if (in_runs_ || problem_.m % schedule_.bm != 0)
     inside += fmt::format("    row = smaller(row, {});\n", all_rows() - 1);
   if (in_runs_) inside += fmt::format("    batch = row / {0};\n    row %= {0};\n", problem_.m);
   if (problem_.n % schedule_.bn != 0)

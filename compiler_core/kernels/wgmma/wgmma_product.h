@@ -40,13 +40,29 @@ struct WgmmaRuns {
   int64_t most_row_tiles = 0;
 };
 
+// How many results there are: rows of each batch, in batch axes. Rows, or the first of those, may have symbols.
+struct ProductSizes {
+  Dim rows = 0;
+  std::vector<Dim> batch = {};
+
+  static ProductSizes of(const MatmulProblem& problem);
+  Dim batches() const;
+  bool is_constant() const { return rows.is_constant() && batches().is_constant(); }
+};
+
+// Declares `sizes` of wgmma_matmul.cuh, and ends blocks without a tile: where they have symbols, there may be
+// fewer tiles than blocks.
+std::string print_sizes(const ProductSizes& sizes);
+
 class WgmmaProduct {
  public:
   // `epilogue`: `workload`, or its epilogue_graph(); `problem` has its product, batch axes and sizes,
-  // and says what is stored.
+  // and says what is stored. Where `sizes` have symbols, it has as many as measured.
   WgmmaProduct(const Graph& workload, const Graph& epilogue, const WgmmaMatmulSchedule& schedule,
-               const MatmulProblem& problem, const Target& target,
+               const MatmulProblem& problem, ProductSizes sizes, const Target& target,
                std::optional<WgmmaRuns> runs = std::nullopt);
+
+  const ProductSizes& sizes() const { return sizes_; }
 
   // One phase, "multiply".
   Source print(const WgmmaOperands& operands) const;
@@ -60,7 +76,8 @@ class WgmmaProduct {
   static NodeId boxed_addend(const Graph& graph, NodeId product);
   MatmulOperand addend() const;
   MatmulOperand output() const;
-  int64_t all_rows() const;
+  bool is_open() const { return !sizes_.is_constant(); }
+  Dim all_rows() const;
   int64_t blocks(const WgmmaOperands& operands) const;
   TensorMap map_of_boxes(const MatmulOperand& operand) const;
   std::string print_tiling(const WgmmaOperands& operands) const;
@@ -79,11 +96,12 @@ class WgmmaProduct {
   const Graph& epilogue_;
   const WgmmaMatmulSchedule schedule_;
   const MatmulProblem problem_;
+  const ProductSizes sizes_;
   const bool in_runs_;
   const bool boxes_;     // results are stored by the copy engine
   const NodeId addend_;  // which it brings too
   const int lanes_;
-  const int64_t batches_, row_tiles_, column_tiles_, sms_;
+  const int64_t batches_, row_tiles_, column_tiles_, sms_;  // of open sizes: as measured
 };
 
 }  // namespace kiln

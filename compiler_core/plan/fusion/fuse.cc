@@ -1,6 +1,7 @@
 #include "compiler_core/plan/fusion/fuse.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -358,7 +359,11 @@ class Fuser {
     if (!made || made->workload.family != Family::kProducts) return false;
     const Graph& graph = made->workload.graph;
     const JoinedProducts joined = *find_joined_products(graph);
-    const int64_t rows = graph.node(joined.first_operand).shape[0].constant();
+    // Kernels of few rows alone are written for constant numbers of them.
+    const Dim& all_rows = graph.node(joined.first_operand).shape[0];
+    const bool any = rules_.most_joined_rows == std::numeric_limits<int64_t>::max();
+    if (!any && !all_rows.is_constant()) return false;
+    const int64_t rows = size_at_hints(graph, all_rows);
     int64_t tiles = 0;
     for (NodeId id : graph.outputs())
       tiles += ceil_div(rows, kTileSide) * ceil_div(graph.node(id).shape[1].constant(), kTileSide);

@@ -29,11 +29,12 @@ std::optional<FewChannels> few_channels(const Graph& graph, const Node& node) {
     return std::nullopt;
   const Node &x = graph.node(node.operands[0]), &w = graph.node(node.operands[1]);
   const auto& attr = std::get<ConvolutionAttr>(node.attr);
-  if (!is_16_bit_float(x.dtype) || attr.groups != 1 || !is_constant(x.shape) ||
-      !is_constant(w.shape) || !is_constant(node.shape))
+  const auto sizes_of_x = image_sizes(x.shape), sizes_of_result = image_sizes(node.shape);
+  if (!is_16_bit_float(x.dtype) || attr.groups != 1 || !sizes_of_x || !sizes_of_result ||
+      !is_constant(w.shape))
     return std::nullopt;
-  const std::vector<int64_t> in = constant_sizes(x.shape), window = constant_sizes(w.shape),
-                             out = constant_sizes(node.shape);
+  const std::vector<int64_t>&in = *sizes_of_x, &out = *sizes_of_result;
+  const std::vector<int64_t> window = constant_sizes(w.shape);
   if (in[1] >= 8 || out[1] < 32 || out[1] % 8 != 0 || in[0] * in[1] * out[2] * out[3] == 0)
     return std::nullopt;
   if (in[2] * in[3] == 1) return std::nullopt;  // an element a channel: a product of few rows

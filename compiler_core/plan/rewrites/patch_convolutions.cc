@@ -1,4 +1,5 @@
 #include "compiler_core/passes/rewrite.h"
+#include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/rewrites/graph_rewrites.h"
 
 namespace kiln {
@@ -11,7 +12,7 @@ bool is_patches(const GraphBuilder& b, const Node& node, const std::vector<NodeI
   if (node.op != Op::kConvolution) return false;
   const auto& attr = std::get<ConvolutionAttr>(node.attr);
   const Shape &x = b.shape(operands[0]), &w = b.shape(operands[1]);
-  if (attr.groups != 1 || !is_constant(x) || !is_constant(w)) return false;
+  if (attr.groups != 1 || !image_sizes(x) || !is_constant(w)) return false;
   int64_t depth = w[1].constant();
   for (size_t i = 0; i < attr.stride.size(); ++i) {
     const int64_t window = w[i + 2].constant();

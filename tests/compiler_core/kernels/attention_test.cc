@@ -10,6 +10,7 @@
 #include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/attention/attention_problem.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/plan/kernel_cost.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 using testing::attention_workload;
 using testing::AttentionGraph;
-using testing::check_schedule;
 using testing::check_space;
 using testing::random_inputs;
 
@@ -32,41 +32,90 @@ std::string check_attention(const AttentionGraph& graph, int limit = 1, size_t t
   return wrong.empty() ? "" : wrong + "\n" + print(workload->graph);
 }
 
-TEST(AttentionProblem, SaysWhichKeysAMaskHidesFromWhichRows) {
+MaskBounds mask_of(const AttentionGraph& graph) {
+  const Result<Workload> workload = attention_workload(graph);
+  EXPECT_TRUE(workload) << workload.error().message;
+  return AttentionProblem::of(workload->graph).mask;
+}
+
+TEST(MaskBounds, SayWhichKeysAreHiddenFromWhichRows) {
   using Mask = AttentionGraph::Mask;
-  const auto problem_of = [](Mask mask, int64_t rows = 40) {
-    const Result<Workload> workload =
-        attention_workload({.batch = {2}, .rows = rows, .keys = 50, .mask = mask, .past = 7});
-    EXPECT_TRUE(workload) << workload.error().message;
-    return AttentionProblem::of(workload->graph);
+  const auto of = [](Mask mask, int64_t rows = 40) {
+    return mask_of({.batch = {2}, .rows = rows, .keys = 50, .mask = mask, .past = 7});
   };
-  const auto says_nothing_else = [](const AttentionProblem& problem) {
-    return problem.scores_within != kInvalidNode;
-  };
+  const auto say_nothing_else = [](const MaskBounds& mask) { return mask.within != kInvalidNode; };
   for (const Mask mask : {Mask::kNone, Mask::kBool, Mask::kAdditive}) {
-    EXPECT_FALSE(problem_of(mask).reach);
-    EXPECT_FALSE(problem_of(mask).past);
+    EXPECT_FALSE(of(mask).reach);
+    EXPECT_FALSE(of(mask).past);
   }
-  const AttentionProblem causal = problem_of(Mask::kCausal),
-                         given = problem_of(Mask::kCausalAndBool);
+  const MaskBounds causal = of(Mask::kCausal), given = of(Mask::kCausalAndBool);
   EXPECT_EQ(causal.reach, Dim(0));
   EXPECT_FALSE(causal.past);
-  EXPECT_TRUE(says_nothing_else(causal));
+  EXPECT_TRUE(say_nothing_else(causal));
   EXPECT_EQ(given.reach, Dim(0));
-  EXPECT_FALSE(says_nothing_else(given));
-  const AttentionProblem window = problem_of(Mask::kWindow), band = problem_of(Mask::kBand);
+  EXPECT_FALSE(say_nothing_else(given));
+  const MaskBounds window = of(Mask::kWindow), band = of(Mask::kBand);
   EXPECT_EQ(window.reach, Dim(0));
   EXPECT_EQ(window.past, Dim(7));
-  EXPECT_TRUE(says_nothing_else(window));
+  EXPECT_TRUE(say_nothing_else(window));
   EXPECT_EQ(band.reach, Dim(7));
   EXPECT_EQ(band.past, Dim(7));
-  EXPECT_TRUE(says_nothing_else(band));
-  const AttentionProblem least = problem_of(Mask::kLeast);
+  EXPECT_TRUE(say_nothing_else(band));
+  const MaskBounds least = of(Mask::kLeast);
   EXPECT_EQ(least.reach, Dim(0));
   EXPECT_EQ(least.past, Dim(7));
-  EXPECT_TRUE(says_nothing_else(least));
+  EXPECT_TRUE(say_nothing_else(least));
   // Rows that see no key weigh all keys alike.
-  EXPECT_FALSE(problem_of(Mask::kLeast, 60).reach);
+  EXPECT_FALSE(of(Mask::kLeast, 60).reach);
+}
+
+// Where a mask adds the least finite number, each row has to see its own place at every size.
+TEST(MaskBounds, HoldForSizesThatCallsChoose) {
+  const auto of = [](const Dim& keys) {
+    return mask_of({.symbols = {{{0, 1000}, 40}, {{0, 1000}, 50}},
+                    .batch = {2},
+                    .rows = Dim::symbol(0),
+                    .keys = keys,
+                    .mask = AttentionGraph::Mask::kLeast,
+                    .past = 7});
+  };
+  EXPECT_EQ(of(Dim::symbol(0)).past, Dim(7));
+  EXPECT_EQ(of(Dim::symbol(0) + Dim::symbol(1)).reach, Dim(0));
+  EXPECT_FALSE(of(Dim::symbol(1)).reach);
+}
+
+// By rows and keys, one at a time.
+double counted_share(const MaskBounds& mask, int64_t rows, int64_t keys) {
+  int64_t shown = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t key = 0; key < keys; ++key)
+      shown += (!mask.reach || key <= row + mask.reach->constant()) &&
+               (!mask.past || key >= row - mask.past->constant());
+  return static_cast<double>(shown) / static_cast<double>(rows * keys);
+}
+
+TEST(MaskBounds, SayWhichPartOfTheScoresIsShown) {
+  for (const MaskBounds& mask : {MaskBounds{}, MaskBounds{.reach = 0}, MaskBounds{.reach = -3},
+                                 MaskBounds{.reach = 40}, MaskBounds{.reach = 0, .past = 5},
+                                 MaskBounds{.past = 2}, MaskBounds{.reach = -9, .past = 4}})
+    for (const auto& [rows, keys] : {std::pair{12, 12}, {3, 50}, {50, 3}})
+      EXPECT_DOUBLE_EQ(*shown_share(mask, rows, keys, {}), counted_share(mask, rows, keys));
+  EXPECT_EQ(*shown_share({.reach = 0}, 0, 9, {}), 1);
+  EXPECT_FALSE(shown_share({.reach = Dim::symbol(0)}, 4, 4, {}));
+}
+
+// What a mask hides has not to be computed.
+TEST(KernelCost, OfAttentionCountsWhatItsMaskShows) {
+  const auto flops = [](AttentionGraph::Mask mask) {
+    const auto workload =
+        attention_workload({.batch = {2}, .rows = 100, .keys = 100, .mask = mask, .past = 9});
+    EXPECT_TRUE(workload) << workload.error().message;
+    return static_cast<double>(workload_cost(*workload, {})->contraction_flops);
+  };
+  const double all = flops(AttentionGraph::Mask::kNone);
+  EXPECT_EQ(all, 2.0 * 2 * 2 * 100 * 100 * 16);
+  EXPECT_NEAR(flops(AttentionGraph::Mask::kCausal) / all, 5050.0 / 10000, 1e-6);
+  EXPECT_NEAR(flops(AttentionGraph::Mask::kWindow) / all, (100 * 10 - 45) / 10000.0, 1e-6);
 }
 
 TEST(Attention, AgreesForEveryHeadSize) {

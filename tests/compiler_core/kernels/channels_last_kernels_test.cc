@@ -50,6 +50,33 @@ TEST(ChannelsLastKernels, OfRandomNetsAgree) {
   }
 }
 
+// Of as many images as a call has: kernels are those of constant sizes.
+TEST(ChannelsLastKernels, OfAnyNumberOfImagesAgree) {
+  std::set<Digest> seen;
+  std::set<std::string> templates;
+  for (const auto& build :
+       {testing::bottleneck, testing::inverted_bottlenecks, testing::rows_between_windows}) {
+    testing::Net net;
+    net.open_images();
+    const auto made = plan(build(net), partition_rules(kHopper));
+    ASSERT_TRUE(made) << made.error().message;
+    for (const Workload& kernel : made->kernels) {
+      if (!seen.insert(kernel.digest).second) continue;
+      const auto space = search_space(kernel, kHopper);
+      ASSERT_TRUE(space && !space->empty()) << print(kernel.graph);
+      templates.insert((*space)[0].template_name);
+      const bool open = !kernel.graph.symbols().empty();
+      const std::string wrong =
+          open ? testing::check_sizes(kernel, (*space)[0], kHopper, {{0}, {1}, {5}})
+               : check_space(kernel, kHopper, coarse_inputs(kernel.graph, 17), 1);
+      EXPECT_EQ(wrong, "") << print(kernel.graph);
+    }
+  }
+  EXPECT_TRUE(templates.contains("cuda.convolution.wgmma"));
+  EXPECT_TRUE(templates.contains("cuda.convolution.depthwise.channels_last"));
+  EXPECT_FALSE(templates.contains("cuda.convolution"));
+}
+
 TEST(ChannelsLastKernels, AreForTheTargetsThatWantThem) {
   EXPECT_TRUE(partition_rules(kHopper).channels_last);
   EXPECT_FALSE(partition_rules(*Target::parse("cuda:sm_80")).channels_last);

@@ -95,11 +95,13 @@ struct ChannelsLast {
   ConvolutionAttr attr;
   bool x_lies_so = true;
 };
-Workload channels_last(const ChannelsLast& c) {
+Workload channels_last(const ChannelsLast& c, bool any_images = false) {
   GraphBuilder b;
-  const Dim channels = c.x[3];
-  const NodeId x = c.x_lies_so ? b.permute(b.input(c.dtype, Shape(c.x)), {0, 3, 1, 2})
-                               : b.input(c.dtype, {c.x[0], channels, c.x[1], c.x[2]});
+  const Dim channels = c.x[3],
+            images = any_images ? Dim::symbol(b.symbol({0, 1 << 20}, 3)) : c.x[0];
+  const NodeId x =
+      c.x_lies_so ? b.permute(b.input(c.dtype, {images, c.x[1], c.x[2], channels}), {0, 3, 1, 2})
+                  : b.input(c.dtype, {images, channels, c.x[1], c.x[2]});
   const NodeId w = b.input(c.dtype, {channels, 1, c.window[0], c.window[1]});
   NodeId y = b.permute(b.convolution(x, w, c.attr), {0, 2, 3, 1});
   const NodeId bias = b.view(b.input(c.dtype, {channels}), Shape(b.shape(y)), {0, 0, 0, 1}, 0);
@@ -148,6 +150,22 @@ TEST(CudaDepthwise, StoresChannelsLastWhatLiesChannelByChannel) {
       {.x = {2, 6, 9, 16}, .window = {3, 3}, .attr = padded(1, 1, 16), .x_lies_so = false});
   EXPECT_FALSE(cuda_depthwise_channels_last().covers(workload, kTarget));
   EXPECT_EQ(check_depthwise(workload, {4, 4, 2, 5, 64}), "");
+}
+
+TEST(CudaDepthwise, AgreesForAnyNumberOfImages) {
+  const ChannelsLast c = {.x = {2, 9, 16, 40}, .window = {3, 3}, .attr = padded(1, 1, 40)};
+  EXPECT_EQ(testing::check_sizes(channels_last(c, true),
+                                 to_schedule(CudaDepthwiseChannelsLastSchedule{16, 2, 4, 7, 64}),
+                                 kTarget, {{0}, {1}, {5}}),
+            "");
+  GraphBuilder b;
+  const Dim images = Dim::symbol(b.symbol({0, 1 << 20}, 3));
+  const NodeId x = b.input(DType::kBF16, {images, 6, 9, 11});
+  const NodeId y = b.convolution(x, b.input(DType::kBF16, {6, 1, 3, 3}), padded(1, 1, 6));
+  const Workload planes = planned(b, b.cast(y, DType::kBF16));
+  EXPECT_EQ(testing::check_sizes(planes, to_schedule(CudaDepthwiseSchedule{2, 8, 4, 7, 64}),
+                                 kTarget, {{0}, {1}, {5}}),
+            "");
 }
 
 TEST(CudaDepthwise, CandidatesThatStoreChannelsLastFit) {

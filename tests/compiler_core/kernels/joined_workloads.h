@@ -22,9 +22,8 @@ inline Workload joined_workload(GraphBuilder& b, std::vector<NodeId> outputs) {
 
 // x [m, k] times the transposes of weights [n, k], one for each of `columns`, each with a bias where
 // `biased`, in halves.
-inline Workload projections(DType dtype, int64_t m, int64_t k, const std::vector<int64_t>& columns,
-                            bool biased = true) {
-  GraphBuilder b;
+inline Workload projections(GraphBuilder& b, DType dtype, const Dim& m, int64_t k,
+                            const std::vector<int64_t>& columns, bool biased = true) {
   const NodeId x = b.input(dtype, {m, k});
   std::vector<NodeId> outputs;
   for (const int64_t n : columns) {
@@ -34,6 +33,11 @@ inline Workload projections(DType dtype, int64_t m, int64_t k, const std::vector
     outputs.push_back(b.cast(y, dtype));
   }
   return joined_workload(b, std::move(outputs));
+}
+inline Workload projections(DType dtype, int64_t m, int64_t k, const std::vector<int64_t>& columns,
+                            bool biased = true) {
+  GraphBuilder b;
+  return projections(b, dtype, m, k, columns, biased);
 }
 
 // A gate of x, through tanh and rounded, times another product of x.

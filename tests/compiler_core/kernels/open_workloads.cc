@@ -204,6 +204,51 @@ s0 = symbol 1..500 hint 70
 %19 = matmul %17 %18 : f32[2,s0,32]
 return %19
 )"},
+      {"causal attention of halves of a length", kAttention, kLength, R"(kiln.graph 1
+s0 = symbol 0..2000 hint 150
+%0 = input 0 : bf16[s0,2,64]
+%1 = view %0 strides=[64,128,1] offset=[0] : bf16[2,s0,64]
+%2 = input 1 : bf16[s0,2,64]
+%3 = view %2 strides=[64,1,128] offset=[0] : bf16[2,64,s0]
+%4 = matmul %1 %3 : f32[2,s0,s0]
+%5 = constant 0.125 : f32[]
+%6 = view %5 strides=[0,0,0] offset=[0] : f32[2,s0,s0]
+%7 = mul %4 %6 : f32[2,s0,s0]
+%8 = iota : i64[s0]
+%9 = view %8 strides=[0,0,1] offset=[0] : i64[2,s0,s0]
+%10 = view %8 strides=[0,1,0] offset=[0] : i64[2,s0,s0]
+%11 = le %9 %10 : bool[2,s0,s0]
+%12 = constant -inf : f32[]
+%13 = view %12 strides=[0,0,0] offset=[0] : f32[2,s0,s0]
+%14 = select %11 %7 %13 : f32[2,s0,s0]
+%15 = reduce_max %14 axes=[2] : f32[2,s0]
+%16 = view %15 strides=[s0,1,0] offset=[0] : f32[2,s0,s0]
+%17 = sub %14 %16 : f32[2,s0,s0]
+%18 = exp %17 : f32[2,s0,s0]
+%19 = reduce_sum %18 axes=[2] : f32[2,s0]
+%20 = view %19 strides=[s0,1,0] offset=[0] : f32[2,s0,s0]
+%21 = div %18 %20 : f32[2,s0,s0]
+%22 = cast %21 : bf16[2,s0,s0]
+%23 = input 2 : bf16[s0,2,64]
+%24 = view %23 strides=[64,128,1] offset=[0] : bf16[2,s0,64]
+%25 = matmul %22 %24 : f32[2,s0,64]
+%26 = cast %25 : bf16[2,s0,64]
+return %26
+)"},
+      {"gates of a batch", kProducts, kBatch, R"(kiln.graph 1
+s0 = symbol 0..3000 hint 200
+%0 = input 0 : bf16[s0,72]
+%1 = input 1 : bf16[160,72]
+%2 = view %1 strides=[1,72] offset=[0] : bf16[72,160]
+%3 = matmul %0 %2 : f32[s0,160]
+%4 = tanh %3 : f32[s0,160]
+%5 = input 2 : bf16[160,72]
+%6 = view %5 strides=[1,72] offset=[0] : bf16[72,160]
+%7 = matmul %0 %6 : f32[s0,160]
+%8 = mul %4 %7 : f32[s0,160]
+%9 = cast %8 : bf16[s0,160]
+return %9
+)"},
   };
   return kAll;
 }

@@ -39,6 +39,19 @@ inline Workload plain_product(DType dtype, int64_t m, int64_t n, int64_t k, Stor
   return matmul_workload(b, is_half(dtype) ? b.cast(y, dtype) : y);
 }
 
+// tanh(x w + bias) + residual of any number of rows: x is [rows, k], rounded to `stored`.
+inline Workload product_of_any_rows(int64_t n, int64_t k, DType stored, int64_t hint) {
+  GraphBuilder b;
+  const Dim rows = Dim::symbol(b.symbol({0, 1 << 20}, hint)) * 2;
+  const NodeId w = b.permute(b.input(DType::kBF16, {n, k}), {1, 0});
+  const NodeId product = b.matmul(b.input(DType::kBF16, {rows, k}), w);
+  const NodeId bias = b.broadcast(b.input(DType::kF32, {n}), {rows, n});
+  const NodeId residual = b.cast(b.input(DType::kBF16, {rows, n}), DType::kF32);
+  const NodeId y =
+      b.binary(Op::kAdd, b.unary(Op::kTanh, b.binary(Op::kAdd, product, bias)), residual);
+  return matmul_workload(b, stored == DType::kF32 ? y : b.cast(y, stored));
+}
+
 // silu(batch norm of a product [m, n]), all of the norm from parameters of halves.
 inline Workload normed_product(DType dtype, int64_t m, int64_t n, int64_t k) {
   GraphBuilder b;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
 #include <tuple>
 
 #include "compiler_core/kernels/registry.h"
@@ -113,6 +115,68 @@ TEST(WgmmaAttention, AgreesWhereBlocksTakeAllRowsByTurns) {
       EXPECT_EQ(testing::check_with_random_inputs(*workload, to_schedule(schedule), device, 16), "")
           << to_schedule(schedule).to_string() << " " << keys;
     }
+}
+
+// Batches, queries and keys of any number: none, fewer than a tile, several tiles. Blocks by turns may find nothing.
+TEST(WgmmaAttention, AgreesForSizesThatCallsChoose) {
+  using Mask = AttentionGraph::Mask;
+  constexpr Symbol kBatches = {{0, 1000}, 2}, kRows = {{0, 100'000}, 100},
+                   kKeys = {{1, 10'000}, 120};
+  const std::vector<std::map<int64_t, int64_t>> sizes = [&] {  // by the range's end
+    std::vector<std::map<int64_t, int64_t>> all;
+    for (const auto& [batches, rows, keys] : {std::array<int64_t, 3>{0, 5, 9},
+                                              {2, 0, 1},
+                                              {1, 1, 1},
+                                              {2, 64, 64},
+                                              {1, 65, 200},
+                                              {3, 150, 63}})
+      all.push_back(
+          {{kBatches.range.max, batches}, {kRows.range.max, rows}, {kKeys.range.max, keys}});
+    return all;
+  }();
+  for (const Mask mask : testing::kEveryMask) {
+    const Result<Workload> workload = attention_workload({.dtype = DType::kBF16,
+                                                          .symbols = {kBatches, kRows, kKeys},
+                                                          .batch = {Dim::symbol(0), 4},
+                                                          .rows = Dim::symbol(1),
+                                                          .keys = Dim::symbol(2),
+                                                          .depth = 24,
+                                                          .columns = 24,
+                                                          .mask = mask,
+                                                          .shared_by = 2,
+                                                          .transposed = true,
+                                                          .heads_inside = true});
+    ASSERT_TRUE(workload) << workload.error().message;
+    std::vector<std::vector<int64_t>> calls;  // in the order of the workload's symbols
+    for (const auto& each : sizes) {
+      calls.emplace_back();
+      for (const Symbol& symbol : workload->graph.symbols())
+        calls.back().push_back(each.at(symbol.range.max));
+    }
+    const bool causal = mask == Mask::kCausal || mask == Mask::kCausalAndBool;
+    const WgmmaAttentionSchedule schedules[] = {
+        {1, 64, 2, 1}, {2, 80, 2, 1}, {1, 64, 2, 2, !causal}};
+    const WgmmaAttentionSchedule& schedule = schedules[static_cast<size_t>(mask) % 3];
+    EXPECT_EQ(testing::check_sizes(*workload, to_schedule(schedule), kHopper, calls), "")
+        << static_cast<int>(mask);
+  }
+}
+
+// Without a launch nothing is read, so there may be no keys where there are no queries.
+TEST(WgmmaAttention, CoversKeysOfWhichThereMayBeNoneOnlyAsQueries) {
+  const auto covered = [](int64_t least, const Dim& keys, int64_t hint) {
+    const Result<Workload> workload =
+        attention_workload({.dtype = DType::kBF16,
+                            .symbols = {{{0, 100'000}, hint}, {{least, 100'000}, hint}},
+                            .rows = Dim::symbol(0),
+                            .keys = keys,
+                            .mask = AttentionGraph::Mask::kCausal});
+    return workload && check_wgmma_attention(*workload).has_value();
+  };
+  EXPECT_TRUE(covered(0, Dim::symbol(0), 100));
+  EXPECT_TRUE(covered(1, Dim::symbol(1), 100));
+  EXPECT_FALSE(covered(0, Dim::symbol(1), 100));
+  EXPECT_FALSE(covered(1, Dim::symbol(1), 40));  // few rows
 }
 
 TEST(WgmmaAttention, AgreesHoweverOperandsAndResultLie) {

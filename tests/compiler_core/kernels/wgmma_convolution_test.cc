@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/builder.h"
+#include "compiler_core/ir/text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/plan/workload.h"
 #include "tests/compiler_core/kernels/convolution_workloads.h"
@@ -102,13 +103,15 @@ struct ChannelsLast {
   ConvolutionAttr attr;
   bool x_last = true, w_last = false, residual = false;
 };
-Workload channels_last(const ChannelsLast& c) {
+Workload channels_last(const ChannelsLast& c, std::optional<int64_t> measured = {}) {
   GraphBuilder b;
+  // Of as many images as a call has, where some were `measured`.
+  const Dim images = measured ? Dim::symbol(b.symbol({0, 1 << 20}, *measured)) : c.x[0];
   const auto image = [&](Shape shape, bool last) {
     if (!last) return b.input(c.dtype, std::move(shape));
     return b.permute(b.input(c.dtype, {shape[0], shape[2], shape[3], shape[1]}), {0, 3, 1, 2});
   };
-  const NodeId x = image(c.x, c.x_last), w = image(c.w, c.w_last);
+  const NodeId x = image({images, c.x[1], c.x[2], c.x[3]}, c.x_last), w = image(c.w, c.w_last);
   NodeId y = b.permute(b.convolution(x, w, c.attr), {0, 2, 3, 1});
   if (c.residual) {
     const Shape shape = b.shape(y);
@@ -169,6 +172,46 @@ TEST(WgmmaConvolution, ReadsWindowsByTheCopyEngine) {
       EXPECT_EQ(check_staged_convolution(channels_last(c),
                                          WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, 1, shared}),
                 "");
+}
+
+// More blocks than tiles and fewer, by the copy engine and by threads; images and weights as they lie and laid
+// out before, with zeros around or none.
+TEST(WgmmaConvolution, AgreesForAnyNumberOfImages) {
+  Target few = kHopper;
+  few.units = 2;
+  for (const ChannelsLast& c : std::vector<ChannelsLast>{
+           {.x = {2, 64, 8, 8}, .w = {64, 64, 3, 3}, .attr = padded(1, 1), .residual = true},
+           {.x = {2, 40, 9, 7}, .w = {72, 40, 3, 3}, .attr = padded(2, 1), .w_last = true},
+           {.x = {2, 48, 6, 8}, .w = {40, 48, 3, 2}, .attr = padded(1, 1), .x_last = false},
+           {.x = {2, 64, 2, 2}, .w = {72, 64, 2, 2}, .attr = padded(2, 0), .residual = true}}) {
+    const Workload workload = channels_last(c, 3);
+    ASSERT_TRUE(check_wgmma_convolution(workload)) << print(workload.graph);
+    for (const int im2col : {0, 1}) {
+      if (im2col == 1 && !c.x_last) continue;
+      EXPECT_EQ(testing::check_sizes(
+                    workload, to_schedule(WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}, im2col}), few,
+                    {{0}, {1}, {7}}),
+                "")
+          << im2col;
+    }
+    const auto space = wgmma_convolution().candidates(workload, kHopper);
+    ASSERT_TRUE(space);
+    for (const Schedule& schedule : *space)
+      EXPECT_EQ(decisions_of<WgmmaConvolutionSchedule>(schedule)->shared, 0);
+  }
+}
+
+TEST(WgmmaConvolution, AgreesForAnyNumberOfImagesChannelByChannel) {
+  GraphBuilder b;
+  const Dim images = Dim::symbol(b.symbol({0, 1 << 20}, 3));
+  const NodeId x = b.input(DType::kBF16, {images, 64, 6, 7});
+  const NodeId y = b.convolution(x, b.input(DType::kBF16, {72, 64, 3, 3}), padded(1, 1));
+  const NodeId residual = b.cast(b.input(DType::kBF16, {images, 72, 6, 7}), DType::kF32);
+  const Workload workload = planned(b, b.cast(b.binary(Op::kAdd, y, residual), DType::kBF16));
+  ASSERT_TRUE(check_wgmma_convolution(workload)) << print(workload.graph);
+  EXPECT_EQ(testing::check_sizes(workload, to_schedule(WgmmaConvolutionSchedule{{64, 64, 1, 4, 8}}),
+                                 kHopper, {{0}, {1}, {4}}),
+            "");
 }
 
 // Two blocks that stay, of whole tiles; and many, each of which has a part of a tile or two.

@@ -57,6 +57,17 @@ TEST(WgmmaJoined, AgreesWhereABlockTakesSeveralTiles) {
   EXPECT_EQ(check_tiles(gated(DType::kBF16, 200, 200, 160), {64, 64, 1, 3, 2, 2}, few_sms()), "");
 }
 
+TEST(WgmmaJoined, AgreesForAnyNumberOfRows) {
+  GraphBuilder b;
+  const Dim rows = Dim::symbol(b.symbol({0, 1 << 20}, 70)) * 3;
+  const Workload workload = projections(b, DType::kBF16, rows, 136, {160, 64, 72});
+  for (const WgmmaMatmulSchedule& schedule : std::vector<WgmmaMatmulSchedule>{
+           {64, 64, 1, 3, 8}, {128, 128, 2, 3, 2}, {64, 32, 1, 3, 1, 2}})
+    EXPECT_EQ(testing::check_sizes(workload, to_schedule(WgmmaJoinedSchedule{schedule}), few_sms(),
+                                   {{0}, {1}, {21}, {22}, {64}, {150}}),
+              "");
+}
+
 TEST(WgmmaJoined, EveryCandidateAgrees) {
   for (const Workload& workload :
        {projections(DType::kBF16, 136, 200, {256, 72}), gated(DType::kBF16, 136, 200, 264),

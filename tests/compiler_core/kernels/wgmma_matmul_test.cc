@@ -90,6 +90,34 @@ TEST(WgmmaMatmul, AgreesWhereTheSecondOperandStays) {
     EXPECT_FALSE(lower(workload, to_schedule(wrong), kHopper));
 }
 
+// As many rows as there are, of a device's blocks: none, fewer than a tile, more tiles than blocks and fewer.
+TEST(WgmmaMatmul, AgreesForAnyNumberOfRows) {
+  const std::vector<std::vector<int64_t>> sizes = {{0}, {1}, {31}, {32}, {33}, {64}, {150}, {333}};
+  for (const DType stored : {DType::kBF16, DType::kF32}) {
+    const Workload workload = testing::product_of_any_rows(160, 136, stored, 100);
+    for (const WgmmaMatmulSchedule& schedule : std::vector<WgmmaMatmulSchedule>{
+             {64, 64, 1, 3, 8}, {128, 96, 2, 3, 8}, {64, 32, 1, 3, 1, 3}, {64, 96, 1, 3, 1, 1, 3}})
+      EXPECT_EQ(testing::check_sizes(workload, to_schedule(schedule), two_sms(), sizes), "");
+  }
+  const Workload odd =
+      testing::product_of_any_rows(77, 72, DType::kBF16, 3);  // rows begin anywhere
+  EXPECT_EQ(
+      testing::check_sizes(odd, to_schedule(WgmmaMatmulSchedule{64, 64, 1, 3, 8}), kHopper, sizes),
+      "");
+}
+
+TEST(WgmmaMatmul, CandidatesForAnyNumberOfRowsAreThoseOfTheMeasuredOne) {
+  const auto of = [](const Workload& workload) {
+    std::vector<std::string> names;
+    const auto space = wgmma_matmul().candidates(workload, testing::hopper());
+    for (const Schedule& schedule : *space) names.push_back(schedule.to_string());
+    return names;
+  };
+  const Workload open = testing::product_of_any_rows(4096, 1024, DType::kBF16, 1000);
+  EXPECT_TRUE(wgmma_matmul().covers(open, testing::hopper()));
+  EXPECT_EQ(of(open), of(plain_product(DType::kBF16, 2000, 4096, 1024, {false, true})));
+}
+
 TEST(WgmmaMatmul, AgreesForEveryTile) {
   const Workload workload = plain_product(DType::kBF16, 264, 280, 136, {false, true});
   for (const auto& [bm, bn, groups] :

@@ -70,12 +70,16 @@ class Net {
     return normalise(*b.finish(std::move(outputs)))->graph;
   }
 
+  // A call chooses how many images there are.
+  void open_images() { images = Dim::symbol(b.symbol({0, 1 << 20}, 2)); }
+
   GraphBuilder b;
+  Dim images = 2;
 };
 
 // A bottleneck of resnet50 behind a stem of three channels, and a classifier.
 inline Graph bottleneck(Net& net) {
-  NodeId x = net.relu(net.norm(net.convolution(net.input({2, 3, 16, 16}), 64, 3, 2, 1)));
+  NodeId x = net.relu(net.norm(net.convolution(net.input({net.images, 3, 16, 16}), 64, 3, 2, 1)));
   x = net.pool(x, Op::kReduceMax, 3, 2, 1);
   for (const int64_t stride : {1, 2}) {
     NodeId y = net.relu(net.norm(net.convolution(x, 32, 1, 1, 0)));
@@ -91,7 +95,7 @@ inline Graph bottleneck(Net& net) {
 // What efficient nets are made of: windows of a channel each between products of few results and many,
 // and a gate of global sums.
 inline Graph inverted_bottlenecks(Net& net) {
-  NodeId x = net.relu(net.norm(net.convolution(net.input({2, 3, 16, 16}), 32, 3, 2, 1)));
+  NodeId x = net.relu(net.norm(net.convolution(net.input({net.images, 3, 16, 16}), 32, 3, 2, 1)));
   for (const int64_t stride : {1, 2, 1}) {
     NodeId y = net.relu(net.norm(net.convolution(x, 48, 1, 1, 0)));
     y = net.relu(net.norm(net.convolution(y, 48, stride == 1 ? 3 : 5, stride, stride, 48)));
@@ -109,7 +113,7 @@ inline Graph inverted_bottlenecks(Net& net) {
 
 // Blocks of ConvNeXt: a window of a channel each, products of rows of channels, a residual stream.
 inline Graph rows_between_windows(Net& net) {
-  NodeId x = net.convolution(net.input({2, 3, 16, 16}), 32, 4, 4, 0);
+  NodeId x = net.convolution(net.input({net.images, 3, 16, 16}), 32, 4, 4, 0);
   for (int i = 0; i < 2; ++i) {
     const NodeId w = net.input({32, 1, 7, 7});
     NodeId windows = net.b.convolution(x, w, {{1, 1}, {1, 1}, {3, 3}, {3, 3}, 32});
@@ -122,14 +126,14 @@ inline Graph rows_between_windows(Net& net) {
         net.b.cast(net.b.permute(windows, std::vector<int>{0, 2, 3, 1}), DType::kF32);
     const NodeId greatest = net.b.broadcast_in(net.b.reduce(Op::kReduceMax, wide, {3}),
                                                Shape(net.b.shape(wide)), std::vector<int>{0, 1, 2});
-    const NodeId rows =
-        net.b.reshape(net.b.cast(net.b.binary(Op::kSub, wide, greatest), DType::kBF16), {32, 32});
+    const NodeId rows = net.b.reshape(
+        net.b.cast(net.b.binary(Op::kSub, wide, greatest), DType::kBF16), {net.images * 16, 32});
     const auto product = [&](NodeId of, Shape weight) {
       const NodeId y = net.b.matmul(of, net.input(std::move(weight)));
       return net.scaled(net.b.cast(y, DType::kBF16), 0.0625);
     };
     const NodeId narrow = product(net.relu(product(rows, {32, 64})), {64, 32});
-    const NodeId y = net.b.reshape(narrow, {2, 4, 4, 32});
+    const NodeId y = net.b.reshape(narrow, {net.images, 4, 4, 32});
     x = net.b.binary(Op::kAdd, x, net.b.permute(y, std::vector<int>{0, 3, 1, 2}));
   }
   return net.done({net.total(net.convolution(x, 48, 2, 2, 0))});

@@ -26,6 +26,14 @@ TEST(Grid, CountsTheBlocksOfEveryAxisRoundedUp) {
   EXPECT_EQ(blocks(0, 33), 0);
 }
 
+TEST(Grid, SoManyBlocksWhereThereIsAnything) {
+  const Grid grid = Grid::of_any(132, kRows * kColumns);
+  EXPECT_EQ(*grid.blocks(std::vector<int64_t>{1, 1}), 132);
+  EXPECT_EQ(*grid.blocks(std::vector<int64_t>{1 << 20, 1 << 20}), 132);
+  EXPECT_EQ(*grid.blocks(std::vector<int64_t>{0, 5}), 0);
+  EXPECT_EQ(Grid::of_any(7, 100), Grid(7));
+}
+
 TEST(Grid, EqualConstantsAreEqual) {
   EXPECT_EQ(Grid({{8, 2}, {9, 3}}), Grid(12));
   EXPECT_EQ(Grid({{kRows, 4}, {8, 2}}), Grid({{8, 2}, {kRows, 4}}));

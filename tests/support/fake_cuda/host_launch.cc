@@ -174,6 +174,8 @@ Status launch_phase(const HostModule& module, const Recipe& recipe, size_t numbe
   const kiln_fake::Entry* entry = module.find(phase.entry);
   if (entry == nullptr)
     return fail(Code::kInternal, fmt::format("the source has no kernel {}", phase.entry));
+  TRY(const int64_t grid, phase.grid.blocks(dims));
+  if (grid == 0) return {};  // as the runtime has it: no tensor map is encoded
   std::list<kiln_fake::TensorMap> maps;
   TRY(std::vector<void*> parameters,
       parameters_of(phase, values, dims, memory.conditions.reversed, maps));
@@ -181,7 +183,6 @@ Status launch_phase(const HostModule& module, const Recipe& recipe, size_t numbe
     return fail(Code::kInternal,
                 fmt::format("kernel {} takes {} parameters, the launch model {}", phase.entry,
                             entry->parameter_count, parameters.size()));
-  TRY(const int64_t grid, phase.grid.blocks(dims));
   if (phase.threads <= 0 || phase.threads > 1024 || phase.cluster <= 0 || phase.cluster > 16 ||
       grid % phase.cluster != 0 || phase.shared_bytes < 0 || phase.shared_bytes > kMaxSharedBytes)
     return fail(Code::kInternal,

@@ -1,5 +1,5 @@
 // Which keys a mask of places shows to rows. In front of it the generated source defines struct Problem
-// (rows, keys; has_reach, reach, has_past, past, has_within: see AttentionProblem) and Tiling::keys, the
+// (rows, keys; has_reach, reach, has_past, past, has_within: see MaskBounds) and Tiling::keys, the
 // keys of a tile.
 namespace {
 

@@ -6,7 +6,7 @@
 //
 // In front of it the generated source defines
 //   struct Depthwise   channels, places (of a block: groups of rows and strips); channel_tiles; strip,
-//                      group; threads; images, all_channels, in_height, in_width, height, width (of
+//                      group; threads; all_channels, in_height, in_width, height, width (of
 //                      results); window_height, window_width, stride_*, dilation_*, above, before
 //                      (zeros); x_align (elements); strides of x: image, row, column; of the weight:
 //                      w_channel, w_row, w_column
@@ -30,14 +30,14 @@ constexpr int kLines = reach(D::group, D::stride_height, D::window_height, D::di
 struct DepthwisePlace {
   int image, row, column, channel;  // the first of each
   bool is_one;                      // there is such a place
-  KILN_MEMBER explicit DepthwisePlace(int block) {
+  KILN_MEMBER DepthwisePlace(int block, int images) {
     const int slot = thread_index() / kVectors;
     const int place = block / D::channel_tiles * D::places + slot;
     channel = block % D::channel_tiles * D::channels + thread_index() % kVectors * LANES;
     column = place % kStrips * D::strip;
     row = place / kStrips % kGroups * D::group;
     image = place / kStrips / kGroups;
-    is_one = slot < D::places && image < D::images && channel < D::all_channels;
+    is_one = slot < D::places && image < images && channel < D::all_channels;
   }
 };
 
@@ -99,14 +99,15 @@ KILN_INLINE void add_line(const DepthwiseLine<T>& line, int at, const float* wei
   }
 }
 
-// Hands the block's results to finish(position, channel, sums of LANES neighbouring channels).
+// Hands the block's results of so many images to finish(position, channel, sums of LANES neighbouring
+// channels).
 template <class X, class W, class Finish>
-KILN_INLINE void convolve(const X* x, const W* w, const Finish& finish) {
+KILN_INLINE void convolve(const X* x, const W* w, int images, const Finish& finish) {
   const int block = static_cast<int>(block_index());
   float* weights = reinterpret_cast<float*>(shared_memory());
   hold_weights(w, block % D::channel_tiles * D::channels, weights);
   block_barrier();
-  const DepthwisePlace place(block);
+  const DepthwisePlace place(block, images);
   if (!place.is_one) return;
   weights += thread_index() % kVectors * LANES;
   const int row = place.row * D::stride_height - D::above;
@@ -129,7 +130,7 @@ KILN_INLINE void convolve(const X* x, const W* w, const Finish& finish) {
   _Pragma("unroll") for (int i = 0; i < D::group; ++i)
       _Pragma("unroll") for (int s = 0; s < D::strip; ++s)
           if (place.row + i < D::height && place.column + s < D::width)
-            finish((place.image * D::height + place.row + i) * D::width + place.column + s,
+            finish((static_cast<index_t>(place.image) * D::height + place.row + i) * D::width + place.column + s,
                    place.channel, sums[i][s]);
 }
 

@@ -9,7 +9,7 @@
 //              whether it is in the image. Any number of such types, of any name.
 //              turn_planes() and turn_border() want: vector; plane (positions of the image), row (of
 //              them); all_width; height, width: of the part that is reached, `above` rows and
-//              `before` columns of zeros in front of it; images
+//              `before` columns of zeros in front of it
 //   struct W   rows, all_rows, window, channels, all_channels; at(row, place, channel), and where it
 //              goes: to(row, place, channel), of 8 channels
 //              turn_weight_lines() wants: parts, of 64 channels of a row, that a block turns; weights as
@@ -99,16 +99,16 @@ KILN_INLINE void turn_planes(const T* from, T* to, int tile) {
                  y[i]);
   }
 }
-// Eight channels a thread of the positions around an image.
+// Eight channels a thread of the positions around each of `images`.
 template <class X, class T>
-KILN_INLINE void turn_border(T* to, int block) {
+KILN_INLINE void turn_border(T* to, int block, int images) {
   constexpr int pieces = X::all_channels / 8, beside = X::all_width - X::width;
   constexpr int over = X::above * X::all_width;
   constexpr int under = X::positions - (X::above + X::height) * X::all_width;
   constexpr int border = over + under + X::height * beside;
   const int i = block * kTurnThreads + thread_index();
   const int piece = i % pieces, image = i / pieces / border;
-  if (image >= X::images) return;
+  if (image >= images) return;
   int position = i / pieces % border;
   if (position >= over + under) {
     const int at = position - over - under, w = at % beside;

@@ -6,7 +6,7 @@
 //
 // In front of it stand wgmma_attention_rows.cuh and attention_seen.cuh, and the generated source defines besides
 //   struct Tiling  groups (warpgroups that multiply), stages; query_slots: 2 where a block has rows of
-//                  several batches; copying_registers, multiplying_registers
+//                  several batches; copying_registers, multiplying_registers; least_keys: so many keys there are at least
 //   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
 namespace {
 
@@ -146,7 +146,7 @@ KILN_INLINE void attend(const Problem& problem, const Room& room, Places& at, in
     if (leads) barrier_arrive(room.key_empty(at.of_keys.number));
     at.of_keys.next();
     if (has_rows) {
-      rows.finish_scores<Problem::has_past ? Problem::whole_keys : Tiling::keys <= Problem::keys>(
+      rows.finish_scores<Problem::has_past ? Problem::whole_keys : Tiling::keys <= Tiling::least_keys>(
           problem, own_row, seen.first_tile * Tiling::keys + own_key, scores);
       rows.weigh();
     }

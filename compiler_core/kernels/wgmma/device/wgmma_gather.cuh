@@ -15,6 +15,7 @@ struct GatheredTiles {
   static constexpr int arrivals = 128;
   static constexpr bool waits = false;
   const char *a, *b;
+  Sizes sizes;
 
   // Waits until all of this thread's copies but the last `groups_left` steps' are there, and says so.
   template <int groups_left>
@@ -31,8 +32,8 @@ struct GatheredTiles {
     const int to = first * 128 + ((piece ^ first % 8) << 4);
     Slot<Tiling::stages> slot, due;
     int under_way = 0;
-    _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
-      const Tile tile(t);
+    _Pragma("unroll 1") for (int t = block_index(); t < sizes.tiles(); t += Tiling::blocks) {
+      const Tile tile(t, sizes);
       const char* rows = a + static_cast<long>(tile.row + first) * A::pitch + piece * 16;
       const char* image = b + tile.batch * B::image + piece * 16;
       int columns[Tiling::columns / 16];

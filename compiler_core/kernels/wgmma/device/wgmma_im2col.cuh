@@ -12,8 +12,9 @@ namespace {
 // The work of a block, as multiply_all() has it: tile after tile, of each all steps.
 struct WholeTiles {
   static constexpr int first = 0, steps = Tiling::steps;
-  int tile = static_cast<int>(block_index());
-  KILN_MEMBER bool goes_on() const { return tile < kTiles; }
+  int tile = static_cast<int>(block_index()), end;
+  KILN_MEMBER explicit WholeTiles(const Sizes& sizes) { end = sizes.tiles(); }
+  KILN_MEMBER bool goes_on() const { return tile < end; }
   KILN_MEMBER void next() { tile += Tiling::blocks; }
 };
 
@@ -26,6 +27,7 @@ struct Im2colTiles {
   static constexpr bool waits = waits_;
   const CUtensorMap* images;
   B::Source weights;
+  Sizes sizes;
   bool weights_are_ready, lets_next_begin;
 
   KILN_MEMBER void bring_weights(const Ring& ring, int slot, const Tile& tile, int step) const {
@@ -37,10 +39,10 @@ struct Im2colTiles {
   KILN_MEMBER int begin(const Ring& ring) const {
     int early = 0;
     if constexpr (waits) {
-      const Walk walk;
+      const Walk walk(sizes);
       if (weights_are_ready && walk.goes_on()) early = smaller(walk.steps, Tiling::stages);
       _Pragma("unroll 1") for (int step = 0; step < early; ++step)
-          bring_weights(ring, step, Tile(walk.tile), walk.first + step);
+          bring_weights(ring, step, Tile(walk.tile, sizes), walk.first + step);
     }
     if constexpr (waits || B::follows) wait_for_kernel_before();
     if (waits && lets_next_begin) let_next_kernel_begin();
@@ -50,8 +52,8 @@ struct Im2colTiles {
     if (thread_index() != 0) return;
     int early = begin(ring);
     Slot<Tiling::stages> slot;
-    _Pragma("unroll 1") for (Walk walk; walk.goes_on(); walk.next()) {
-      const Tile tile(walk.tile);
+    _Pragma("unroll 1") for (Walk walk(sizes); walk.goes_on(); walk.next()) {
+      const Tile tile(walk.tile, sizes);
       const int position = tile.row % A::positions, image = tile.row / A::positions;
       const int row = position / A::positions_across * A::stride_height - A::above;
       const int column = position % A::positions_across * A::stride_width - A::before;

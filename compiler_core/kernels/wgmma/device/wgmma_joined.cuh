@@ -28,6 +28,7 @@ struct JoinedTiles {
   static constexpr bool waits = true;
   const CUtensorMap* a;
   const Weights& weights;
+  Sizes sizes;
   bool are_ready, lets_next_begin;
 
   KILN_MEMBER void bring_weights(const Ring& ring, int slot, const TilePart& part, int step) const {
@@ -41,14 +42,14 @@ struct JoinedTiles {
     if (thread_index() != 0) return;
     const int first = static_cast<int>(block_index());
     int early = are_ready ? smaller(Tiling::steps, Tiling::stages) : 0;
-    const TilePart first_part{Tile(first)};
+    const TilePart first_part{Tile(first, sizes)};
     _Pragma("unroll 1") for (int step = 0; step < early; ++step)
         bring_weights(ring, step, first_part, step);
     wait_for_kernel_before();
     if (lets_next_begin) let_next_kernel_begin();
     Slot<Tiling::stages> slot;
-    _Pragma("unroll 1") for (int t = first; t < kTiles; t += Tiling::blocks) {
-      const Tile tile(t);
+    _Pragma("unroll 1") for (int t = first; t < sizes.tiles(); t += Tiling::blocks) {
+      const Tile tile(t, sizes);
       const TilePart part(tile);
       _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
         if (step >= early) {

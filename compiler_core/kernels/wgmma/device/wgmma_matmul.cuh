@@ -12,7 +12,9 @@
 //                   staged_bytes of shared memory for what a warp stores; row_tiles,
 //                   column_tiles, batches, steps (of `depth`); depth: elements in 128 bytes;
 //                   promotes: whether each step's products are added up by themselves, since the
-//                   tensor cores add those of 8-bit floats in few bits; blocks; raster
+//                   tensor cores add those of 8-bit floats in few bits; blocks; raster;
+//                   all_rows, of a batch. Of all_rows, row_tiles, batches 0 is a number that is known
+//                   at run time only
 //   Accumulator             float, or int of integers
 //   struct A, B     depth_inner: whether a tile is contiguous along the depth
 //   warpgroup_multiply(sums, a, b, adds): [64, columns] of sums, over a depth of 32 bytes
@@ -41,19 +43,29 @@ struct Ring {
   }
 };
 
+// What may be known at run time only.
+struct Sizes {
+  int open_rows = 0, open_batches = 0;
+  KILN_MEMBER int all_rows() const { return Tiling::all_rows > 0 ? Tiling::all_rows : open_rows; }
+  KILN_MEMBER int row_tiles() const {
+    return Tiling::row_tiles > 0 ? Tiling::row_tiles : (open_rows + Tiling::rows - 1) / Tiling::rows;
+  }
+  KILN_MEMBER int batches() const { return Tiling::batches > 0 ? Tiling::batches : open_batches; }
+  KILN_MEMBER int tiles() const { return row_tiles() * Tiling::column_tiles * batches(); }
+};
+
 // Tile number `tile`, of which batches follow each other.
 struct Tile {
   static constexpr bool ends_among_rows = false;
   int row, column, batch;
-  KILN_MEMBER explicit Tile(int tile) {
-    constexpr int all = Tiling::row_tiles * Tiling::column_tiles;
-    batch = tile / all;
-    const TilePlace place(tile % all, Tiling::row_tiles, Tiling::column_tiles, Tiling::raster);
+  KILN_MEMBER explicit Tile(int tile, const Sizes& sizes = {}) {
+    const int all = sizes.row_tiles() * Tiling::column_tiles;
+    batch = Tiling::batches == 1 ? 0 : tile / all;
+    const TilePlace place(tile - batch * all, sizes.row_tiles(), Tiling::column_tiles, Tiling::raster);
     row = place.row * Tiling::rows;
     column = place.column * Tiling::columns;
   }
 };
-constexpr int kTiles = Tiling::row_tiles * Tiling::column_tiles * Tiling::batches;
 
 // The sums of `steps` of one tile, in registers: thread 32 w + l of a warpgroup has rows 16 w + l / 4 and 8
 // further, and of columns 8 j + 2 (l % 4) and the next, in this order, for every j.
@@ -185,7 +197,7 @@ KILN_INLINE int begin_block(const Ring& ring, const Ending& ending) {
 // `waits` for the kernel in front of this one, so do the others for themselves.
 template <class Tiles, class Ending, class Scales>
 KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& ending,
-                              const Scales& scales) {
+                              const Scales& scales, const Sizes& sizes) {
   const int group = begin_block<Tiles::arrivals>(ring, ending);
   if (group < 0) {
     keep_registers<Tiling::copying_registers>();
@@ -195,8 +207,8 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
   take_registers<Tiling::multiplying_registers>();
   if constexpr (Tiles::waits) wait_for_kernel_before();
   Slot<Tiling::stages> slot;
-  _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
-    const Tile tile(t);
+  _Pragma("unroll 1") for (int t = block_index(); t < sizes.tiles(); t += Tiling::blocks) {
+    const Tile tile(t, sizes);
     ending.begin(tile, group);
     Accumulator sums[kParts][Tiling::columns / 2];
     if constexpr (Tiling::promotes)

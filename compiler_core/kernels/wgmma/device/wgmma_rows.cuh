@@ -9,6 +9,7 @@ template <class Finish>
 struct RowEnding {
   const Ring& ring;
   const Finish& finish_vector;
+  Sizes sizes;
 
   KILN_MEMBER void make_barriers() const {}
   KILN_MEMBER void begin(const Tile&, int) const {}
@@ -34,7 +35,7 @@ struct RowEnding {
           const int tile_row = v / vectors, tile_column = v % vectors * LANES;
           const index_t row = tile.row + group * kTileRows + i * 64 + warp * 16 + tile_row;
           const index_t column = tile.column + part * Tiling::staged + tile_column;
-          if (row >= Tiling::all_rows || column >= Tiling::all_columns) continue;
+          if (row >= sizes.all_rows() || column >= Tiling::all_columns) continue;
           finish_vector(tile.batch, row, column,
                         unpack(*reinterpret_cast<const Packed<Accumulator>*>(
                             staged + tile_row * kStagedPitch + tile_column)));

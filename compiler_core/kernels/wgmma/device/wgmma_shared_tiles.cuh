@@ -8,6 +8,8 @@
 // then sums, a tile's for each of kTiles + Tiling::blocks - 1 parts.
 namespace {
 
+constexpr int kTiles = Tiling::row_tiles * Tiling::column_tiles * Tiling::batches;  // sizes are known
+
 struct SharedTiles {
   static constexpr int warps = Tiling::groups * 4;
   static constexpr int columns = Tiling::columns / 8;  // of four sums, a thread
@@ -21,7 +23,7 @@ struct SharedTiles {
   static KILN_MEMBER int block_of(long step) {
     return static_cast<int>(((step + 1) * Tiling::blocks - 1) / all);
   }
-  KILN_MEMBER SharedTiles() {
+  KILN_MEMBER explicit SharedTiles(const Sizes&) {
     const int block = static_cast<int>(block_index());
     const long begin = begin_of(block);
     left = static_cast<int>(begin_of(block + 1) - begin);
@@ -85,7 +87,7 @@ KILN_INLINE void multiply_shared(const Tiles& tiles, const Ring& ring, Ending& e
   }
   take_registers<Tiling::multiplying_registers>();
   Slot<Tiling::stages> slot;
-  _Pragma("unroll 1") for (SharedTiles walk; walk.goes_on(); walk.next()) {
+  _Pragma("unroll 1") for (SharedTiles walk(Sizes{}); walk.goes_on(); walk.next()) {
     const Tile tile(walk.tile);
     if (walk.is_whole()) ending.begin(tile, group);
     Accumulator sums[kParts][Tiling::columns / 2];

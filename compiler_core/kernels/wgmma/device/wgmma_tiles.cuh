@@ -50,20 +50,21 @@ struct BoxTiles {
   static constexpr int arrivals = 1;
   static constexpr bool waits = true;
   const CUtensorMap *a, *b;
+  Sizes sizes;
   bool b_is_ready, lets_next_begin;
 
   KILN_MEMBER void bring(const Ring& ring) const {
     if (thread_index() != 0) return;
     const int first = static_cast<int>(block_index());
     int early = b_is_ready ? smaller(Tiling::steps, Tiling::stages) : 0;
-    const Tile first_tile(first);
+    const Tile first_tile(first, sizes);
     _Pragma("unroll 1") for (int step = 0; step < early; ++step)
         bring_b(ring, step, b, first_tile, first_tile.batch, step);
     wait_for_kernel_before();
     if (lets_next_begin) let_next_kernel_begin();
     Slot<Tiling::stages> slot;
-    _Pragma("unroll 1") for (int t = first; t < kTiles; t += Tiling::blocks) {
-      const Tile tile(t);
+    _Pragma("unroll 1") for (int t = first; t < sizes.tiles(); t += Tiling::blocks) {
+      const Tile tile(t, sizes);
       bring_tile(ring, slot, a, b, tile, tile.batch, early, t == first);
       early = 0;
     }

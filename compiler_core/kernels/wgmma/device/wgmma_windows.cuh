@@ -20,6 +20,7 @@ struct WindowTiles {
   static constexpr int lines = Tiling::rows / 16;  // of the first operand, a thread
   static constexpr int nowhere = -(1 << 14);       // a row that no window reaches into the image from
   const char *images, *weights;
+  Sizes sizes;
 
   // Waits until all of this thread's copies but the last `groups_left` steps' are there, and says so.
   template <int groups_left>
@@ -36,18 +37,21 @@ struct WindowTiles {
     const int to = first * 128 + ((piece ^ first % 8) << 4);
     Slot<Tiling::stages> slot, due;
     int under_way = 0;
-    _Pragma("unroll 1") for (int t = block_index(); t < kTiles; t += Tiling::blocks) {
-      const Tile tile(t);
+    _Pragma("unroll 1") for (int t = block_index(); t < sizes.tiles(); t += Tiling::blocks) {
+      const Tile tile(t, sizes);
       const char* lines_of_b =
           weights + static_cast<long>(tile.column + first) * B::pitch + piece * 16;
-      // Where each line's window begins: its bytes, and its row and column in one word.
+      // Where each line's window begins: its bytes from the tile's first image on, and its row and column in
+      // one word.
+      const int first_image = tile.row / A::positions;
+      const char* from = images + static_cast<long>(first_image) * A::image;
       int begin[lines], place[lines];
       _Pragma("unroll") for (int i = 0; i < lines; ++i) {
-        const bool is_line = tile.row + first + i * 16 < Tiling::all_rows;
-        const int line = is_line ? tile.row + first + i * 16 : 0, position = line % A::positions;
+        const bool is_line = tile.row + first + i * 16 < sizes.all_rows();
+        const int line = is_line ? tile.row + first + i * 16 : tile.row, position = line % A::positions;
         const int row = position / A::positions_across * A::stride_height - A::above;
         const int column = position % A::positions_across * A::stride_width - A::before;
-        begin[i] = line / A::positions * A::image + row * A::row + column * A::column;
+        begin[i] = (line / A::positions - first_image) * A::image + row * A::row + column * A::column;
         place[i] = (is_line ? row : nowhere) * 65536 + (column & 0xffff);
       }
       _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
@@ -63,7 +67,7 @@ struct WindowTiles {
           const int row = (place[i] >> 16) + down, column = static_cast<short>(place[i]) + right;
           const bool inside = exists && static_cast<unsigned>(row) < A::height &&
                               static_cast<unsigned>(column) < A::width;
-          cp_async_16(to_a + i * 2048, images + (begin[i] + beyond), inside ? 16 : 0);
+          cp_async_16(to_a + i * 2048, from + (begin[i] + beyond), inside ? 16 : 0);
         }
         _Pragma("unroll") for (int i = 0; i < Tiling::columns / 16; ++i) {
           const bool is_line = Tiling::all_columns % Tiling::columns == 0 ||
