@@ -89,10 +89,11 @@ std::optional<ViewAttr> compose_views(const Node& inner, const Shape& shape,
   result.offset = source_view.offset;
   for (const Axis& axis : axes) {
     // The coordinate must stay inside the axis, or it would carry into its neighbour.
+    // One that it stays at 0 of has that element, where the result has any.
+    const bool stays = axis.base.is(0) && axis.low.is(0) && axis.high.is(0);
     const Dim least = axis.base + axis.low;
     const Dim room = axis.size - Dim(1) - axis.base - axis.high;
-    if (!least.is_constant() || least.constant() < 0) return std::nullopt;
-    if (!room.is_constant() || room.constant() < 0) return std::nullopt;
+    if (!stays && (!is_never_negative(least) || !is_never_negative(room))) return std::nullopt;
     result.offset = result.offset + axis.base * axis.source_stride;
   }
   return result;

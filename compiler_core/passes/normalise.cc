@@ -38,6 +38,8 @@ constexpr Pass kPasses[] = {
     // Evaluates everything that depends on no input: masks over positions shrink to comparisons.
     // Runs before broadcasts meet arithmetic, while these values are small.
     {"fold_constants", "fold_constants_again", fold_constants},
+    // And what follows from the places of elements alone, where sizes have symbols.
+    {"fold_places", "fold_places_again", fold_places},
     // Views go below arithmetic and merge. What is left of a permutation is how a leaf is read.
     {"sink_views", "sink_views_again", sink_views_that_cost_nothing},
 };

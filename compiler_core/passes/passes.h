@@ -32,6 +32,12 @@ Result<Graph> simplify(const Graph& graph);
 // these. The elements evaluated are bounded for a graph, so time is linear in its nodes.
 Result<Graph> fold_constants(const Graph& graph);
 
+// The same where sizes have symbols, which are evaluated by nobody: an i64 that is an affine function of its
+// coordinates whatever the symbols are, strides and all (the places of tokens, and what models compute from
+// them) is known by that function. What it decides is folded: comparisons, selects, values that are one number
+// everywhere; and rows that it names within a table are a View of that. Changes no graph without symbols.
+Result<Graph> fold_places(const Graph& graph);
+
 enum class SinkLimit {
   // Only views that do not repeat elements: a broadcast stays above the cheaper computation.
   kNoExtraWork,

@@ -131,8 +131,7 @@ class Sinker {
     const Node& node = graph_.node(demand.node);
     if (!is_elementwise(node.op)) return false;
     const Dim reads = numel(reading(demand.reading).back().shape), has = numel(node.shape);
-    const bool repeats = !(reads == has || (reads.is_constant() && has.is_constant() &&
-                                            reads.constant() <= has.constant()));
+    const bool repeats = lower_bound(has - reads, graph_.symbols()) < 0;
     if (!repeats) return true;
     return limit_ == SinkLimit::kRecompute || (limit_ == SinkLimit::kRecomputePointwise &&
                                                pointwise_[static_cast<size_t>(demand.node)]);

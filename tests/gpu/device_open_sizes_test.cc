@@ -27,9 +27,11 @@ class DeviceOpenSizes : public test::GpuTest {
 TEST_F(DeviceOpenSizes, AKernelOfEveryFamilyIsRightAtEverySize) {
   for (const testing::OpenWorkload& open : testing::open_workloads()) {
     SCOPED_TRACE(open.name);
+    const Target target = lab_->device()->facts().target();
+    if (open.family == Family::kProducts && target.isa != "sm_90a") continue;  // no plan has one
     const auto workload = testing::workload_of(open);
     ASSERT_TRUE(workload) << workload.error().message;
-    const auto space = search_space(*workload, lab_->device()->facts().target());
+    const auto space = search_space(*workload, target);
     ASSERT_TRUE(space) << space.error().message;
     for (const size_t at : {size_t{0}, space->size() - 1}) {
       const auto wrong = check(*workload, (*space)[at]);

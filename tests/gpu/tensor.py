@@ -1,8 +1,8 @@
 """Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
 
     python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,training,convolutions,
-                      channels_last,depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--seconds N] [--rounds N]
-                      [--json FILE]
+                      channels_last,depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--dynamic]
+                      [--seconds N] [--rounds N] [--json FILE]
 
 Every case is exported with torch.export (weights are inputs), tuned by a service of its own from an empty cache
 (`kiln compile --mode max-autotune --out`, all cases of a group asked for at once; cuBLASLt's algorithms are candidates),
@@ -10,7 +10,7 @@ checked against PyTorch's result, and then timed in turn with PyTorch's own on t
 CUDA graph, 256 MB of L2 overwritten before each replay, medians of N rounds. `own`: Kiln's kernels without a library's.
 `ratio`: PyTorch's time over Kiln's; above 1 Kiln is faster. Models are beside torch.compile (default mode; with
 --max-autotune its max-autotune-no-cudagraphs too, and the ratio is to the better), compiled in processes of their own
-meanwhile; below a model stand its kernels, by the share of its time that they had when they
+meanwhile; with --dynamic of any batch and length, by both. Below a model stand its kernels, by the share of its time that they had when they
 were tuned. A group that has taken --seconds ends there, and says so. Exit code 1 when a result is wrong."""
 
 import argparse
@@ -38,8 +38,8 @@ MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
 MOST_MODEL_ERROR = 6e-2
 
 
-def export(module, inputs, path):
-    program = torch.export.export(module, inputs, strict=False)
+def export(module, inputs, path, dynamic=None):
+    program = torch.export.export(module, inputs, strict=False, dynamic_shapes=dynamic)
     program._example_inputs = None  # weights need not travel
     torch.export.save(program, path)
 
@@ -154,15 +154,24 @@ def compile_first(compiled, x, module):
     return time.monotonic() - begun
 
 
-def prepare_model(name, scratch):
+def compiled_by_torch(module, options, **more):
+    return torch.compile(module.held, dynamic=True if options.dynamic else None, **more)
+
+
+def prepare_model(name, options):
     """In a process of its own: the archive, and torch.compile's kernels in the cache that others find."""
     begun = time.monotonic()
+    scratch = options.scratch
     module, weights, x = tensor_cases.load_model(name, "cuda")
+    dynamic = None
+    if options.dynamic:  # the batch, and of tokens how many each has
+        axes = range(1 if x.dtype.is_floating_point else x.dim())
+        dynamic = ([None] * len(weights), dict.fromkeys(axes, torch.export.Dim.AUTO))
     with torch.no_grad():
-        export(module, (weights, x), os.path.join(scratch, name + ".pt2.part"))
+        export(module, (weights, x), os.path.join(scratch, name + ".pt2.part"), dynamic)
         os.rename(os.path.join(scratch, name + ".pt2.part"), os.path.join(scratch, name + ".pt2"))
         exported = time.monotonic() - begun
-        took = compile_first(torch.compile(module.held), x, module)
+        took = compile_first(compiled_by_torch(module, options), x, module)
     print(f"{name}: exported in {exported:.1f} s, compiled by torch.compile in {took:.1f} s")
 
 
@@ -194,9 +203,9 @@ def measure_model(name, options, scratch):
         result = next(x for x, info in zip(program.outputs, program.program.outputs) if info.updates is None)
         error = relative_error(result.reshape(expected.shape), expected)
         arms = {"kiln": capture(program.launch)}
-        arms["torch.compile"] = capture(functools.partial(torch.compile(module.held), x, **module.options))
+        arms["torch.compile"] = capture(functools.partial(compiled_by_torch(module, options), x, **module.options))
         if options.max_autotune:  # here, since no cache keeps what it has timed
-            compiled = torch.compile(module.held, mode="max-autotune-no-cudagraphs")
+            compiled = compiled_by_torch(module, options, mode="max-autotune-no-cudagraphs")
             print(f"{name}: compiled by max-autotune in {compile_first(compiled, x, module):.1f} s", flush=True)
             arms["max-autotune"] = capture(functools.partial(compiled, x, **module.options))
         us = time_in_turn(arms, max(10, options.rounds // 2))
@@ -230,7 +239,8 @@ def prepared(process, name, seconds):
 def run_models(options, scratch):
     begun = time.monotonic()
     names = options.models.split(",")
-    own = [sys.executable, __file__, "--scratch", scratch, "--kiln", options.kiln, "--prepare"]
+    own = [sys.executable, __file__, "--scratch", scratch, "--kiln", options.kiln,
+           *(["--dynamic"] if options.dynamic else []), "--prepare"]
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(scratch, "inductor"))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "16" if options.max_autotune else "4")
 
@@ -287,6 +297,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--max-autotune", action="store_true",
                         help="models also beside torch.compile's max-autotune, one at a time; the ratio is to the better")
+    parser.add_argument("--dynamic", action="store_true", help="models of any batch, and of any number of tokens")
     parser.add_argument("--kernels", type=int, default=12, help="so many of a model's kernels are printed")
     parser.add_argument("--json", default="")
     parser.add_argument("--prepare", default="", help=argparse.SUPPRESS)
@@ -294,7 +305,7 @@ def main():
     options = parser.parse_args()
     options.only = [name for name in options.only.split(",") if name]
     if options.prepare:
-        prepare_model(options.prepare, options.scratch)
+        prepare_model(options.prepare, options)
         return 0
     os.environ.setdefault("KILN_LIBCUBLASLT", loaded_cublaslt())
     torch.backends.cudnn.benchmark = True

@@ -83,17 +83,23 @@ class Chooser {
   void store(NodeId id) {
     if (node(id).op != Op::kInput) values_.stored[static_cast<size_t>(id)] = true;
   }
-  // Stores `id`, or what it is a mere widening or repetition of.
+  // Stores `id`, or what it is a mere widening, repetition or reshape of.
   void store_narrow(NodeId id) {
     const Node& n = node(id);
     if (n.op == Op::kCast && is_half(node(n.operands[0]).dtype)) id = n.operands[0];
-    if (node(id).op == Op::kView && is_repetition(id)) id = node(id).operands[0];
+    if (node(id).op == Op::kView && (is_repetition(id) || reshapes_value(id)))
+      id = node(id).operands[0];
     store(id);
   }
   bool is_repetition(NodeId view) const {
     const NodeId source = node(view).operands[0];
     return size_at_hints(graph_, numel(node(view).shape)) >
            size_at_hints(graph_, numel(node(source).shape));
+  }
+
+  bool reshapes_value(NodeId view) const {
+    const Op source = node(node(view).operands[0]).op;
+    return traits(source).kind != OpKind::kSource && is_reshape(graph_, node(view));
   }
 
   void visit(NodeId id) {
