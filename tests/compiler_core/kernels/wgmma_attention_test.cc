@@ -120,23 +120,21 @@ TEST(WgmmaAttention, AgreesWhereBlocksTakeAllRowsByTurns) {
 // Batches, queries and keys of any number: none, fewer than a tile, several tiles. Blocks by turns may find nothing.
 TEST(WgmmaAttention, AgreesForSizesThatCallsChoose) {
   using Mask = AttentionGraph::Mask;
-  constexpr Symbol kBatches = {{0, 1000}, 2}, kRows = {{0, 100'000}, 100},
-                   kKeys = {{1, 10'000}, 120};
-  const std::vector<std::map<int64_t, int64_t>> sizes = [&] {  // by the range's end
-    std::vector<std::map<int64_t, int64_t>> all;
-    for (const auto& [batches, rows, keys] : {std::array<int64_t, 3>{0, 5, 9},
-                                              {2, 0, 1},
-                                              {1, 1, 1},
-                                              {2, 64, 64},
-                                              {1, 65, 200},
-                                              {3, 150, 63}})
-      all.push_back(
-          {{kBatches.range.max, batches}, {kRows.range.max, rows}, {kKeys.range.max, keys}});
-    return all;
-  }();
+  // A workload may number symbols otherwise: their ranges name them.
+  const std::vector<Symbol> symbols = {{{0, 1000}, 2}, {{0, 100'000}, 100}, {{1, 10'000}, 120}};
+  std::vector<std::map<int64_t, int64_t>> calls;
+  for (const auto& sizes : {std::array<int64_t, 3>{0, 5, 9},
+                            {2, 0, 1},
+                            {1, 1, 1},
+                            {2, 64, 64},
+                            {1, 65, 200},
+                            {3, 150, 63}}) {
+    calls.emplace_back();
+    for (size_t i = 0; i < symbols.size(); ++i) calls.back()[symbols[i].range.max] = sizes[i];
+  }
   for (const Mask mask : testing::kEveryMask) {
     const Result<Workload> workload = attention_workload({.dtype = DType::kBF16,
-                                                          .symbols = {kBatches, kRows, kKeys},
+                                                          .symbols = symbols,
                                                           .batch = {Dim::symbol(0), 4},
                                                           .rows = Dim::symbol(1),
                                                           .keys = Dim::symbol(2),
@@ -147,17 +145,17 @@ TEST(WgmmaAttention, AgreesForSizesThatCallsChoose) {
                                                           .transposed = true,
                                                           .heads_inside = true});
     ASSERT_TRUE(workload) << workload.error().message;
-    std::vector<std::vector<int64_t>> calls;  // in the order of the workload's symbols
-    for (const auto& each : sizes) {
-      calls.emplace_back();
+    std::vector<std::vector<int64_t>> numbered;
+    for (const auto& call : calls) {
+      numbered.emplace_back();
       for (const Symbol& symbol : workload->graph.symbols())
-        calls.back().push_back(each.at(symbol.range.max));
+        numbered.back().push_back(call.at(symbol.range.max));
     }
     const bool causal = mask == Mask::kCausal || mask == Mask::kCausalAndBool;
     const WgmmaAttentionSchedule schedules[] = {
         {1, 64, 2, 1}, {2, 80, 2, 1}, {1, 64, 2, 2, !causal}};
     const WgmmaAttentionSchedule& schedule = schedules[static_cast<size_t>(mask) % 3];
-    EXPECT_EQ(testing::check_sizes(*workload, to_schedule(schedule), kHopper, calls), "")
+    EXPECT_EQ(testing::check_sizes(*workload, to_schedule(schedule), kHopper, numbered), "")
         << static_cast<int>(mask);
   }
 }

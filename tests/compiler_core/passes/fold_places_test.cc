@@ -21,14 +21,14 @@ Graph parsed(const std::string& body) {
   return *graph;
 }
 
-std::string folded(const std::string& body) {
+std::string with_places_folded(const std::string& body) {
   const auto after = fold_places(parsed(body));
   EXPECT_TRUE(after.has_value()) << after.error().message;
   const auto live = rewrite_nodes(*after, emit);
   EXPECT_TRUE(live.has_value()) << live.error().message;
   return print(*live);
 }
-std::string live(const std::string& body) {
+std::string as_written(const std::string& body) {
   return print(*rewrite_nodes(parsed(body), emit));
 }
 
@@ -36,13 +36,13 @@ constexpr const char* kLength = "s0 = symbol 0..100000 hint 9\n";
 
 TEST(FoldPlaces, ComparisonsOfPlacesAreDecided) {
   const auto compared = [](const std::string& op, const std::string& with) {
-    return folded(kLength + std::string("%0 = iota : i64[s0]\n%1 = constant ") + with +
-                  " : i64[]\n%2 = view %1 strides=[0] offset=[0] : i64[s0]\n%3 = " + op +
-                  " %0 %2 : bool[s0]\nreturn %3\n");
+    return with_places_folded(kLength + std::string("%0 = iota : i64[s0]\n%1 = constant ") + with +
+                              " : i64[]\n%2 = view %1 strides=[0] offset=[0] : i64[s0]\n%3 = " +
+                              op + " %0 %2 : bool[s0]\nreturn %3\n");
   };
   const auto all = [](const std::string& value) {
-    return live(kLength + std::string("%0 = constant ") + value +
-                " : bool[]\n%1 = view %0 strides=[0] offset=[0] : bool[s0]\nreturn %1\n");
+    return as_written(kLength + std::string("%0 = constant ") + value +
+                      " : bool[]\n%1 = view %0 strides=[0] offset=[0] : bool[s0]\nreturn %1\n");
   };
   EXPECT_EQ(compared("lt", "0"), all("0"));
   EXPECT_EQ(compared("le", "-1"), all("0"));
@@ -54,18 +54,18 @@ TEST(FoldPlaces, ComparisonsOfPlacesAreDecided) {
 }
 
 TEST(FoldPlaces, RowsAtKnownPlacesAreRead) {
-  EXPECT_EQ(folded("s0 = symbol 0..100 hint 9\n"
-                   "%0 = input 0 : f32[s0 + 4,8]\n"
-                   "%1 = iota : i64[s0]\n"
-                   "%2 = constant 3 : i64[]\n"
-                   "%3 = view %2 strides=[0] offset=[0] : i64[s0]\n"
-                   "%4 = add %1 %3 : i64[s0]\n"
-                   "%5 = gather %0 %4 : f32[s0,8]\n"
-                   "return %5\n"),
-            live("s0 = symbol 0..100 hint 9\n"
-                 "%0 = input 0 : f32[s0 + 4,8]\n"
-                 "%1 = view %0 strides=[8,1] offset=[24] : f32[s0,8]\n"
-                 "return %1\n"));
+  EXPECT_EQ(with_places_folded("s0 = symbol 0..100 hint 9\n"
+                               "%0 = input 0 : f32[s0 + 4,8]\n"
+                               "%1 = iota : i64[s0]\n"
+                               "%2 = constant 3 : i64[]\n"
+                               "%3 = view %2 strides=[0] offset=[0] : i64[s0]\n"
+                               "%4 = add %1 %3 : i64[s0]\n"
+                               "%5 = gather %0 %4 : f32[s0,8]\n"
+                               "return %5\n"),
+            as_written("s0 = symbol 0..100 hint 9\n"
+                       "%0 = input 0 : f32[s0 + 4,8]\n"
+                       "%1 = view %0 strides=[8,1] offset=[24] : f32[s0,8]\n"
+                       "return %1\n"));
   // One row more than there is, and a table that may be shorter than what is read of it.
   for (const char* rows : {"s0 + 2", "50"}) {
     const std::string body = "s0 = symbol 0..100 hint 9\n%0 = input 0 : f32[" + std::string(rows) +
@@ -76,7 +76,7 @@ TEST(FoldPlaces, RowsAtKnownPlacesAreRead) {
                              "%4 = add %1 %3 : i64[s0]\n"
                              "%5 = gather %0 %4 : f32[s0,8]\n"
                              "return %5\n";
-    EXPECT_EQ(folded(body), live(body)) << rows;
+    EXPECT_EQ(with_places_folded(body), as_written(body)) << rows;
   }
 }
 
@@ -132,7 +132,7 @@ TEST(FoldPlaces, APackedMaskOfTokensThatFollowEachOtherIsCausal) {
 TEST(FoldPlaces, AGraphOfKnownSizesStaysAsItIs) {
   const std::string body =
       "%0 = iota : i64[5]\n%1 = sub %0 %0 : i64[5]\n%2 = add %1 %0 : i64[5]\nreturn %2\n";
-  EXPECT_EQ(folded(body), live(body));
+  EXPECT_EQ(with_places_folded(body), as_written(body));
 }
 
 // Places of [s0, s1] by all operations that the pass knows, and what they decide.
