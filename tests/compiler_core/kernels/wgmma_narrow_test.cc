@@ -108,6 +108,21 @@ TEST(WgmmaNarrow, ScalesAreAppliedBehindTheProduct) {
       "");
 }
 
+TEST(WgmmaNarrow, AgreesForAnyNumberOfRows) {
+  GraphBuilder b;
+  const Dim rows = Dim::symbol(b.symbol({0, 1 << 20}, 70));
+  const Shape shape = {rows, 128};
+  const NodeId x = widened(b, b.input(kE4, {rows, 384}), DType::kBF16);
+  const NodeId w = widened(b, b.permute(b.input(kE4, {128, 384}), {1, 0}), DType::kBF16);
+  const NodeId scale = b.broadcast(b.input(DType::kF32, {rows, 1}), Shape(shape));
+  const Workload workload =
+      workload_of(b, b.cast(b.binary(Op::kMul, b.matmul(x, w), scale), DType::kBF16));
+  ASSERT_TRUE(check_wgmma(workload));
+  EXPECT_EQ(testing::check_sizes(workload, to_schedule(WgmmaMatmulSchedule{64, 64, 1, 3, 8}),
+                                 kHopper, {{0}, {1}, {64}, {150}}),
+            "");
+}
+
 // x of [rows, depth] times a scale for each block of it.
 NodeId scaled_in_blocks(GraphBuilder& b, NodeId x, int64_t row_block, int64_t depth_block) {
   const int64_t rows = b.shape(x)[0].constant(), depth = b.shape(x)[1].constant();
