@@ -26,10 +26,16 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// As the leader counts: others refuse, and a pool that has just been busy may have none for a moment.
 int64_t hedged(const Pool& pool) {
-  const auto stats =
-      run({binary("kiln"), "stats", "--json", "--coordinator", pool.endpoints()}).json();
-  return stats.is_object() ? stats.value("hedged", int64_t{0}) : 0;
+  const auto deadline = std::chrono::steady_clock::now() + kToConnect;
+  while (true) {
+    const auto stats =
+        run({binary("kiln"), "stats", "--json", "--coordinator", pool.endpoints()}).json();
+    if (stats.is_object() && stats.contains("hedged")) return stats["hedged"].get<int64_t>();
+    CHECK(std::chrono::steady_clock::now() < deadline, "a pool's leader says what it has counted");
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
 }
 
 }  // namespace
