@@ -10,7 +10,7 @@ namespace kiln {
 namespace {
 
 // Of products of one first operand: kernels that wait for memory alone, and those on wgmma too.
-constexpr int64_t kFewJoinedRows = 16, kAnyJoinedRows = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFewJoinedRows = 16;
 constexpr double kLaunchUs = 2;  // until a kernel's first block runs, behind another kernel
 
 Result<double> kernel_us(const Workload& workload, const Target& target, const DevicePeak& peak) {
@@ -26,7 +26,7 @@ PartitionRules partition_rules(const Target& target) {
   const bool has_wgmma = target.backend == Backend::kCuda && target.isa == "sm_90a";
   rules.channels_last = rules.picks_matrices = rules.gradients = has_wgmma;
   if (target.backend == Backend::kCuda) {
-    rules.most_joined_rows = has_wgmma ? kAnyJoinedRows : kFewJoinedRows;
+    rules.most_joined_rows = has_wgmma ? PartitionRules::kAnyRows : kFewJoinedRows;
     rules.one_pass = has_wgmma ? OnePass::kOneRowInClusters : OnePass::kOneRow;
   }
   return rules;

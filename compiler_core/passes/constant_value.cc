@@ -14,6 +14,14 @@ bool unspecified(Op op, DType dtype, std::span<const DType> dtypes,
          !fits_integer(dtype, operands[0].as_double());
 }
 
+template <class Nodes>
+std::optional<ConstantAttr> value_of(const Nodes& nodes, NodeId x) {
+  const Node* node = &nodes.node(x);
+  while (node->op == Op::kView) node = &nodes.node(node->operands[0]);
+  if (node->op != Op::kConstant) return std::nullopt;
+  return std::get<ConstantAttr>(node->attr);
+}
+
 }  // namespace
 
 bool fits_integer(DType dtype, double value) {
@@ -23,10 +31,10 @@ bool fits_integer(DType dtype, double value) {
 }
 
 std::optional<ConstantAttr> constant_value(const GraphBuilder& builder, NodeId x) {
-  const Node* node = &builder.node(x);
-  while (node->op == Op::kView) node = &builder.node(node->operands[0]);
-  if (node->op != Op::kConstant) return std::nullopt;
-  return std::get<ConstantAttr>(node->attr);
+  return value_of(builder, x);
+}
+std::optional<ConstantAttr> constant_value(const Graph& graph, NodeId x) {
+  return value_of(graph, x);
 }
 
 NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, Shape shape) {

@@ -10,6 +10,7 @@ namespace kiln {
 
 // The value every element of `x` has: `x` is a Constant, or a View of one.
 std::optional<ConstantAttr> constant_value(const GraphBuilder& builder, NodeId x);
+std::optional<ConstantAttr> constant_value(const Graph& graph, NodeId x);
 
 // A constant of `shape`: the scalar itself, or a View that repeats it.
 NodeId filled(GraphBuilder& builder, DType dtype, ConstantAttr value, Shape shape);

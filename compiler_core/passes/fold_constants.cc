@@ -72,18 +72,10 @@ class Folder {
 
   Result<Graph> run() {
     TRY_STATUS(evaluate());
-    Rewrite rewrite(graph_);
-    const std::vector<bool> live = live_nodes(graph_);
-    for (NodeId id = 0; id < graph_.size() && rewrite.builder.ok(); ++id) {
-      const Node& node = graph_.node(id);
-      if (!live[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
-      rewrite.builder.set_origin(graph_.origin_of(id));
-      NodeId folded = kInvalidNode;
-      if (const Tensor* value = value_of(id)) folded = respelled(rewrite.builder, node, *value);
-      rewrite[id] =
-          folded != kInvalidNode ? folded : emit(rewrite.builder, node, rewrite.operands(node));
-    }
-    return rewrite.finish();
+    return replace_where(graph_, [this](Rewrite& rewrite, NodeId id) {
+      const Tensor* value = value_of(id);
+      return value == nullptr ? kInvalidNode : respelled(rewrite.builder, graph_.node(id), *value);
+    });
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "compiler_core/ir/affine.h"
+#include "compiler_core/passes/constant_value.h"
 #include "compiler_core/passes/passes.h"
 #include "compiler_core/passes/rewrite.h"
 
@@ -12,8 +13,8 @@ namespace {
 // Axes of size 1 have stride 0.
 using Places = ViewAttr;
 
-// What is known of each node whatever the inputs are: its places, or, of bools, the one value that all
-// elements have.
+// A node's places, or the one value of all elements of a bool, are known where they hold whatever the inputs
+// are.
 class KnownValues {
  public:
   explicit KnownValues(const Graph& graph) : graph_(graph) {
@@ -65,7 +66,7 @@ class KnownValues {
     return std::pair(least, most);
   }
 
-  static Places filled(const Node& node, const Dim& number) {
+  static Places of_number(const Node& node, const Dim& number) {
     return {std::vector<Dim>(node.shape.size(), Dim(0)), number};
   }
 
@@ -90,11 +91,11 @@ class KnownValues {
     };
     switch (node.op) {
       case Op::kConstant:
-        return filled(node, std::get<ConstantAttr>(node.attr).as_int());
+        return of_number(node, std::get<ConstantAttr>(node.attr).as_int());
       case Op::kIota:
         return Places{{Dim(1)}, 0};
       case Op::kCast:
-        if (const auto known = truth(node.operands[0])) return filled(node, *known ? 1 : 0);
+        if (const auto known = truth(node.operands[0])) return of_number(node, *known ? 1 : 0);
         return std::nullopt;
       case Op::kNeg:
         if (!operand(0)) return std::nullopt;
@@ -135,9 +136,9 @@ class KnownValues {
     if (!a || !b) return std::nullopt;
     const auto range = range_of(node.shape, sum(*a, *b, -1));
     if (!range) return std::nullopt;
-    const bool first = node.op == Op::kMax;  // is the first one the answer where it is not less?
-    if (is_at_least(range->first, 0)) return first ? a : b;
-    if (is_at_least(0, range->second)) return first ? b : a;
+    const bool takes_greater = node.op == Op::kMax;
+    if (is_at_least(range->first, 0)) return takes_greater ? a : b;
+    if (is_at_least(0, range->second)) return takes_greater ? b : a;
     return std::nullopt;
   }
 
@@ -184,13 +185,13 @@ class KnownValues {
     Dim count = 1;
     for (const int axis : std::get<ReduceAttr>(node.attr).axes)
       count = count * graph_.node(node.operands[0]).shape[static_cast<size_t>(axis)];
-    return filled(node, *number * count);
+    return of_number(node, *number * count);
   }
 
   std::optional<Places> scanned(const Node& node) const {
     const auto number = uniform(node.operands[0]);
     if (!number) return std::nullopt;
-    Places places = filled(node, *number);
+    Places places = of_number(node, *number);
     places.strides[static_cast<size_t>(std::get<AxisAttr>(node.attr).axis)] = *number;
     return places;
   }
@@ -236,12 +237,6 @@ class KnownValues {
   std::vector<std::optional<bool>> truth_;
 };
 
-// A constant, or a View of one: a spelling that nothing is simpler than.
-bool is_constant_value(const Graph& graph, const Node& node) {
-  return node.op == Op::kConstant ||
-         (node.op == Op::kView && graph.node(node.operands[0]).op == Op::kConstant);
-}
-
 // Rows that lie at known places are read, not picked. REQUIRES: the index of `gather` is within its table.
 NodeId rows_at(GraphBuilder& b, NodeId table, const Node& gather, const Places& index) {
   const std::vector<Dim> rows = contiguous_strides(b.shape(table));
@@ -256,13 +251,13 @@ NodeId folded(Rewrite& rewrite, const KnownValues& known, NodeId id) {
   GraphBuilder& b = rewrite.builder;
   const Graph& graph = rewrite.graph;
   const Node& node = graph.node(id);
-  if (is_constant_value(graph, node)) return kInvalidNode;
-  const auto filled = [&](int64_t value) {
-    return b.broadcast(b.constant_int(node.dtype, value), Shape(node.shape));
+  if (constant_value(graph, id)) return kInvalidNode;  // nothing is simpler
+  const auto everywhere = [&](int64_t value) {
+    return filled(b, node.dtype, {static_cast<uint64_t>(value)}, node.shape);
   };
-  if (const auto truth = known.truth(id)) return filled(*truth ? 1 : 0);
+  if (const auto truth = known.truth(id)) return everywhere(*truth ? 1 : 0);
   if (const auto number = known.uniform(id); number && number->is_constant())
-    return filled(number->constant());
+    return everywhere(number->constant());
   if (node.op == Op::kGather) {
     const auto [table, index] = std::pair(node.operands[0], node.operands[1]);
     return known.is_within(index, graph.node(table).shape[0])
@@ -280,16 +275,8 @@ NodeId folded(Rewrite& rewrite, const KnownValues& known, NodeId id) {
 Result<Graph> fold_places(const Graph& graph) {
   if (graph.symbols().empty()) return graph;
   const KnownValues known(graph);
-  Rewrite rewrite(graph);
-  const std::vector<bool> live = live_nodes(graph);
-  for (NodeId id = 0; id < graph.size() && rewrite.builder.ok(); ++id) {
-    const Node& node = graph.node(id);
-    if (!live[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
-    rewrite.builder.set_origin(graph.origin_of(id));
-    const NodeId made = folded(rewrite, known, id);
-    rewrite[id] = made != kInvalidNode ? made : emit(rewrite.builder, node, rewrite.operands(node));
-  }
-  return rewrite.finish();
+  return replace_where(graph,
+                       [&](Rewrite& rewrite, NodeId id) { return folded(rewrite, known, id); });
 }
 
 }  // namespace kiln

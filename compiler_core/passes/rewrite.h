@@ -54,6 +54,22 @@ Result<Graph> rewrite_nodes(const Graph& graph, Rule rule) {
   return rewrite.finish();
 }
 
+// A copy of `graph` in which each live node but the inputs is what `rule(rewrite, id)` makes of it; where that
+// is kInvalidNode, it is emitted as it stands.
+template <class Rule>
+Result<Graph> replace_where(const Graph& graph, Rule rule) {
+  Rewrite rewrite(graph);
+  const std::vector<bool> live = live_nodes(graph);
+  for (NodeId id = 0; id < graph.size() && rewrite.builder.ok(); ++id) {
+    const Node& node = graph.node(id);
+    if (!live[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
+    rewrite.builder.set_origin(graph.origin_of(id));
+    const NodeId made = rule(rewrite, id);
+    rewrite[id] = made != kInvalidNode ? made : emit(rewrite.builder, node, rewrite.operands(node));
+  }
+  return rewrite.finish();
+}
+
 // A copy of `graph` in which each live node is emitted as it stands, or, where `instead_of(id)` names
 // another node, is what `rule(builder, id, new)` makes of the new node for that one. The other node may
 // come later in `graph`. REQUIRES: nodes named do not depend on the nodes they stand for.

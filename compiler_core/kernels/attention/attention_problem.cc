@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/check.h"
+#include "compiler_core/passes/constant_value.h"
 
 namespace kiln {
 
@@ -37,14 +38,16 @@ void find_scale(const Graph& graph, AttentionProblem& problem) {
   if (x.op != Op::kMul || x.dtype != DType::kF32) return;
   const bool first = x.operands[0] == pattern.query_key;
   if (!first && x.operands[1] != pattern.query_key) return;
-  const auto scale = constant_value(graph, x.operands[first ? 1 : 0]);
-  if (!scale || !(*scale > 0 && *scale < kMostScale)) return;
+  const auto factor = constant_value(graph, x.operands[first ? 1 : 0]);
+  if (!factor) return;
+  const double scale = factor->as_double();
+  if (!(scale > 0 && scale < kMostScale)) return;
   if (std::ranges::count_if(graph.nodes(), [&](const Node& user) {
         return std::ranges::find(user.operands, pattern.query_key) != user.operands.end();
       }) != 1)
     return;
   problem.scaled = scores_under_mask(graph, pattern.scores);
-  problem.scale = *scale;
+  problem.scale = scale;
 }
 
 // Which axis of the product each axis of the result is.

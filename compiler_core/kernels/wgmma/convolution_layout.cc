@@ -24,7 +24,7 @@ bool is_unit(int64_t stride, int64_t size) {
 bool lies_channels_last(const ConvolutionProblem& p) {
   constexpr int64_t kMostTileRows = 256;
   const MatmulOperand& x = p.product.b;
-  // Of the images that a tile's rows are of, as an int counts them (wgmma_windows.cuh).
+  // An int counts the bytes of the images that a tile's rows are of (wgmma_windows.cuh).
   const int64_t positions = std::max<int64_t>(p.out[1] * p.out[2], 1);
   int64_t images = kMostTileRows / positions + 2;
   if (p.images.is_constant()) images = std::min(images, p.images.constant());

@@ -5,17 +5,23 @@
 #include <vector>
 
 #include "compiler_core/ir/affine.h"
+#include "compiler_core/passes/constant_value.h"
 
 namespace kiln {
 namespace {
 
+// The one value of all elements of a constant of floats.
+std::optional<double> float_value(const Graph& graph, NodeId id) {
+  const auto value = is_float(graph.node(id).dtype) ? constant_value(graph, id) : std::nullopt;
+  return value ? std::optional(value->as_double()) : std::nullopt;
+}
 bool is_minus_infinity(const Graph& graph, NodeId id) {
-  return constant_value(graph, id) == -std::numeric_limits<double>::infinity();
+  return float_value(graph, id) == -std::numeric_limits<double>::infinity();
 }
 // So far below scores that their exponentials beside one of these are 0.
 bool is_far(const Graph& graph, NodeId id) {
   constexpr double kFar = -1e30;
-  const auto value = constant_value(graph, id);
+  const auto value = float_value(graph, id);
   return value && *value <= kFar;
 }
 
@@ -157,7 +163,7 @@ MaskBounds bounds_of_added(const Graph& graph, NodeId scores) {
   for (const size_t side : {size_t{0}, size_t{1}}) {
     const auto selected = find_selected(graph.node(without_casts(graph, add.operands[side])),
                                         [&](NodeId id) { return is_far(graph, id); });
-    if (!selected || constant_value(graph, selected->kept) != 0.0) continue;
+    if (!selected || float_value(graph, selected->kept) != 0.0) continue;
     MaskBounds bounds;
     if (!conditions.find(selected->condition, selected->where_true, bounds) ||
         !conditions.show_each_row_its_own(bounds))
@@ -170,13 +176,6 @@ MaskBounds bounds_of_added(const Graph& graph, NodeId scores) {
 }
 
 }  // namespace
-
-std::optional<double> constant_value(const Graph& graph, NodeId id) {
-  const Node* x = &graph.node(id);
-  if (x->op == Op::kView) x = &graph.node(x->operands[0]);
-  if (x->op != Op::kConstant || !is_float(x->dtype)) return std::nullopt;
-  return std::get<ConstantAttr>(x->attr).as_double();
-}
 
 NodeId scores_under_mask(const Graph& graph, NodeId scores) {
   const auto selected =

@@ -24,9 +24,6 @@ MaskBounds find_mask_bounds(const Graph& graph, NodeId scores);
 // are something else.
 NodeId scores_under_mask(const Graph& graph, NodeId scores);
 
-// The one value of a constant of floats, or of a View of one.
-std::optional<double> constant_value(const Graph& graph, NodeId id);
-
 // The part of rows x keys scores that the mask shows: 0 to 1. `symbols`: the values of the graph's symbols.
 // kInvalidArgument when one is unbound.
 Result<double> shown_share(const MaskBounds& mask, int64_t rows, int64_t keys,

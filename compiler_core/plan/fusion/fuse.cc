@@ -1,7 +1,6 @@
 #include "compiler_core/plan/fusion/fuse.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -359,10 +358,9 @@ class Fuser {
     if (!made || made->workload.family != Family::kProducts) return false;
     const Graph& graph = made->workload.graph;
     const JoinedProducts joined = *find_joined_products(graph);
-    // Kernels of few rows alone are written for constant numbers of them.
     const Dim& all_rows = graph.node(joined.first_operand).shape[0];
-    const bool any = rules_.most_joined_rows == std::numeric_limits<int64_t>::max();
-    if (!any && !all_rows.is_constant()) return false;
+    if (rules_.most_joined_rows != PartitionRules::kAnyRows && !all_rows.is_constant())
+      return false;
     const int64_t rows = size_at_hints(graph, all_rows);
     int64_t tiles = 0;
     for (NodeId id : graph.outputs())

@@ -3,6 +3,7 @@
 // other values are computed wherever they are needed.
 #pragma once
 
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -59,7 +60,8 @@ struct PartitionRules {
   // target as well. Else each of their products is one.
   bool gradients = false;
   // Matmuls of one first operand of at most so many rows are one kernel (joined_products.h): a matter of
-  // the target as well. 0: none are.
+  // the target as well. 0: none are. Of kAnyRows they are whatever their number is, also where calls choose it.
+  static constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
   int64_t most_joined_rows = 0;
   bool operator==(const PartitionRules&) const = default;
 };

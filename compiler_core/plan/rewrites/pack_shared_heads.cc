@@ -79,21 +79,16 @@ NodeId packed(GraphBuilder& b, const Node& matmul, const SharedMatrices& shared,
 
 Result<Graph> pack_shared_heads(const Graph& graph, OnePass one_pass) {
   const std::vector<AttentionPart> parts = attention_parts(graph, users_of(graph), one_pass);
-  Rewrite rewrite(graph);
-  const std::vector<bool> live = live_nodes(graph);
-  for (NodeId id = 0; id < graph.size() && rewrite.builder.ok(); ++id) {
-    const Node& node = graph.node(id);
-    if (!live[static_cast<size_t>(id)] || node.op == Op::kInput) continue;
-    rewrite.builder.set_origin(graph.origin_of(id));
-    const bool stands_alone =
-        node.op == Op::kMatmul && parts[static_cast<size_t>(id)].product == kInvalidNode;
-    const auto shared = stands_alone ? shared_matrices(graph, node) : std::nullopt;
-    const std::vector<NodeId> operands = rewrite.operands(node);
-    rewrite[id] = shared ? packed(rewrite.builder, node, *shared, operands[0], rewrite[shared->of])
-                         : emit(rewrite.builder, node, operands);
-  }
-  TRY(const Graph packed, rewrite.finish());
-  return rewrite_nodes(packed, emit);  // without copies that nobody reads any more
+  TRY(const Graph changed, replace_where(graph, [&](Rewrite& rewrite, NodeId id) {
+        const Node& node = graph.node(id);
+        const bool stands_alone =
+            node.op == Op::kMatmul && parts[static_cast<size_t>(id)].product == kInvalidNode;
+        const auto shared = stands_alone ? shared_matrices(graph, node) : std::nullopt;
+        return shared ? packed(rewrite.builder, node, *shared, rewrite[node.operands[0]],
+                               rewrite[shared->of])
+                      : kInvalidNode;
+      }));
+  return rewrite_nodes(changed, emit);  // without copies that nobody reads any more
 }
 
 }  // namespace kiln

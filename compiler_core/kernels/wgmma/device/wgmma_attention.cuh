@@ -6,7 +6,8 @@
 //
 // In front of it stand wgmma_attention_rows.cuh and attention_seen.cuh, and the generated source defines besides
 //   struct Tiling  groups (warpgroups that multiply), stages; query_slots: 2 where a block has rows of
-//                  several batches; copying_registers, multiplying_registers; least_keys: so many keys there are at least
+//                  several batches; copying_registers, multiplying_registers; least_keys: there are so
+//                  many keys at least
 //   struct Maps    query, key, value; bring_query(to, barrier, row, column, batch), ...
 namespace {
 
