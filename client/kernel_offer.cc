@@ -126,7 +126,7 @@ Result<Artifact> made_of(const KernelBinary& binary, const Workload& workload,
               binary.threads,
               binary.cluster,
               static_cast<int>(binary.shared_bytes),
-              binary.dependent_launch};
+              binary.dependent_launch ? DependentLaunch::kInTurn : DependentLaunch::kNo};
   for (const int place : places) phase.arguments.push_back({KernelArgument::Kind::kBuffer, place});
   // A workspace without bytes is a null pointer.
   for (int i = 0; i < binary.null_pointers; ++i)

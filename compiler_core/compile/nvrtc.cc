@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "compiler_core/program/cubin_waits.h"
+
 namespace kiln {
 namespace {
 
@@ -314,7 +316,7 @@ Result<Nvrtc::Object> Nvrtc::compile(const Source& source, const Target& target,
   object.artifact.binary = compilation.cubin();
   if (object.artifact.binary.empty())
     return fail(Code::kUnavailable, "NVRTC gave no cubin for " + target.to_string());
-  object.artifact.recipe = source.recipe;
+  object.artifact.recipe = with_safe_launches(source.recipe, object.artifact.binary);
   object.artifact.digest = Digest::of(object.artifact.binary);
   object.resources = parse_resources(compilation.log());
   return object;

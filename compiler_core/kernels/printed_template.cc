@@ -38,7 +38,7 @@ Result<Buildable> PrintedTemplateBase::instantiate(const Workload& workload,
   source.text = needed_text(source.text);
   // Kernels wait for the ones before them themselves (cuda_kernel_text.h).
   if (sm_number(target) >= 90 && may_begin_early(workload))
-    for (Phase& phase : source.recipe.phases) phase.dependent_launch = true;
+    for (Phase& phase : source.recipe.phases) phase.dependent_launch = DependentLaunch::kAtOnce;
   return source;
 }
 

@@ -123,7 +123,8 @@ Json phase_to_json(const Phase& phase) {
     item.update({{"threads", phase.threads},
                  {"cluster", phase.cluster},
                  {"shared_bytes", phase.shared_bytes}});
-  if (phase.dependent_launch) item["dependent_launch"] = 1;
+  if (phase.dependent_launch != DependentLaunch::kNo)
+    item["dependent_launch"] = static_cast<int>(phase.dependent_launch);
   for (const KernelArgument& argument : phase.arguments)
     item["arguments"].push_back(argument_to_json(argument));
   return item;
@@ -153,8 +154,8 @@ Result<Phase> phase_from_json(const Json& item, const Recipe& recipe) {
     phase.shared_bytes = static_cast<int>(shared_bytes);
   }
   if (item.contains("dependent_launch")) {
-    TRY(const int64_t dependent, int_field(item, "dependent_launch", 0, 1));
-    phase.dependent_launch = dependent == 1;
+    TRY(const int64_t dependent, int_field(item, "dependent_launch", 0, 2));
+    phase.dependent_launch = static_cast<DependentLaunch>(dependent);
   }
   if (!item.contains("arguments")) return phase;
   TRY(const Json* arguments, array_field(item, "arguments"));

@@ -53,6 +53,16 @@ struct KernelArgument {
   bool operator==(const KernelArgument&) const = default;
 };
 
+// Whether a kernel may start before the one in front of it on the stream has ended, for which it waits
+// itself then: programmatic dependent launch. Persisted.
+enum class DependentLaunch : uint8_t {
+  kNo = 0,
+  // It lets the next one start behind that wait: when that starts, this one alone is still running.
+  kInTurn = 1,
+  // It lets the next one start at once, so that any number of kernels lie ready behind each other.
+  kAtOnce = 2,
+};
+
 struct Phase {
   std::string entry;  // symbol in the binary
   Grid grid;          // number of blocks
@@ -60,10 +70,7 @@ struct Phase {
   int threads = 0;       // a block
   int cluster = 1;       // blocks of a thread block cluster; divides the grid
   int shared_bytes = 0;  // dynamic shared memory a block
-  // The kernel may start before the one before it on the stream has ended, and waits for that
-  // itself (programmatic dependent launch), before it lets the next one start: when a kernel starts, all
-  // but the one in front of it have ended.
-  bool dependent_launch = false;
+  DependentLaunch dependent_launch = DependentLaunch::kNo;
   std::vector<KernelArgument> arguments = {};  // none: those of the launch model
   std::optional<LibraryCall> call = {};        // this phase is a library call, and no kernel
   bool operator==(const Phase&) const = default;

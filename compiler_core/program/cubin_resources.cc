@@ -5,55 +5,27 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstring>
+
+#include "compiler_core/program/cubin_sections.h"
 
 namespace kiln {
 namespace {
 
-// A cubin is a 64-bit little-endian ELF file. Its section .nv.info has attributes of all kernels: a
-// byte of format, one of name, two of size or value, and the rest by format. NVIDIA documents none
-// of it; the values equal those of `ptxas -v` (tests/compiler_core/program/cubin_resources_test.cc).
-constexpr uint16_t kCudaMachine = 190;
+// A cubin's section .nv.info has attributes of all kernels: a byte of format, one of name, two of size
+// or value, and the rest by format. NVIDIA documents none of it; the values equal those of `ptxas -v` (tests/compiler_core/program/cubin_resources_test.cc).
 constexpr uint8_t kSizedFormat = 4;
 constexpr uint8_t kRegisterCount = 0x2f, kFrameSize = 0x11;  // {symbol, value}, u32 each
-
-struct Section {
-  uint32_t name, type;
-  uint64_t flags, address, offset, size;
-  uint32_t link, info;
-  uint64_t alignment, entry_size;
-};
-static_assert(sizeof(Section) == 64);
-
-template <class T>
-std::optional<T> read(std::string_view bytes, uint64_t at) {
-  T value;
-  if (at > bytes.size() || bytes.size() - at < sizeof(T)) return std::nullopt;
-  std::memcpy(&value, bytes.data() + at, sizeof(T));
-  return value;
-}
-
-std::optional<std::string_view> part(std::string_view bytes, uint64_t at, uint64_t size) {
-  if (at > bytes.size() || bytes.size() - at < size) return std::nullopt;
-  return bytes.substr(at, size);
-}
-
-std::string_view name_at(std::string_view names, uint64_t at) {
-  if (at >= names.size()) return {};
-  names.remove_prefix(at);
-  return names.substr(0, names.find('\0'));
-}
 
 // False where the attributes end amid one.
 bool add_attributes(std::string_view info, CubinResources& sum) {
   for (uint64_t at = 0; at < info.size();) {
-    const auto format = read<uint8_t>(info, at), attribute = read<uint8_t>(info, at + 1);
-    const auto size = read<uint16_t>(info, at + 2);
+    const auto format = read_at<uint8_t>(info, at), attribute = read_at<uint8_t>(info, at + 1);
+    const auto size = read_at<uint16_t>(info, at + 2);
     if (!format || !attribute || !size) return false;
     at += 4;
     if (*format != kSizedFormat) continue;
-    const auto value = read<uint32_t>(info, at + 4);
-    if (!part(info, at, *size)) return false;
+    const auto value = read_at<uint32_t>(info, at + 4);
+    if (info.size() - at < *size) return false;
     if (*size == 8 && value) {
       if (*attribute == kRegisterCount) sum.registers = std::max<int64_t>(sum.registers, *value);
       if (*attribute == kFrameSize) sum.local_bytes = std::max<int64_t>(sum.local_bytes, *value);
@@ -69,31 +41,14 @@ constexpr std::array<const char*, 3> kUnits = {" registers", " bytes of local me
 }  // namespace
 
 std::optional<CubinResources> resources_of(std::string_view binary, const Recipe& recipe) {
-  if (!binary.starts_with("\x7f"
-                          "ELF\x02\x01") ||
-      read<uint16_t>(binary, 18) != kCudaMachine)
-    return std::nullopt;
-  const auto table = read<uint64_t>(binary, 40);
-  const auto count = read<uint16_t>(binary, 60), names_index = read<uint16_t>(binary, 62);
-  if (!table || !count || !names_index) return std::nullopt;
-  const auto section = [&](uint64_t index) -> std::optional<Section> {
-    if (*table > binary.size()) return std::nullopt;
-    return read<Section>(binary, *table + index * sizeof(Section));
-  };
-  const auto names_section = section(*names_index);
-  if (!names_section) return std::nullopt;
-  const auto names = part(binary, names_section->offset, names_section->size);
-  if (!names) return std::nullopt;
-
+  const auto sections = CubinSections::of(binary);
+  if (!sections) return std::nullopt;
   CubinResources sum;
   uint64_t fixed_shared = 0;
-  for (uint64_t i = 0; i < *count; ++i) {
-    const auto each = section(i);
-    if (!each) return std::nullopt;
-    const std::string_view name = name_at(*names, each->name);
-    if (name.starts_with(".nv.shared.")) fixed_shared = std::max(fixed_shared, each->size);
-    if (name != ".nv.info") continue;
-    const auto info = part(binary, each->offset, each->size);
+  for (const CubinSections::Section& each : sections->all()) {
+    if (each.name.starts_with(".nv.shared.")) fixed_shared = std::max(fixed_shared, each.size);
+    if (each.name != ".nv.info") continue;
+    const auto info = sections->bytes(each);
     if (!info || !add_attributes(*info, sum)) return std::nullopt;
   }
   if (sum.registers == 0 || fixed_shared > UINT32_MAX) return std::nullopt;

@@ -15,9 +15,10 @@ namespace kiln {
 namespace {
 
 // 2: also library calls, fallbacks, listed arguments (tensor maps) and dependent launches. 3: also
-// arguments that say whether an input is ready. 4: also outputs that keep elements of an input. A
-// program is written in the oldest version that can say all of it, which older readers take.
-constexpr int64_t kFormatVersion = 4;
+// arguments that say whether an input is ready. 4: also outputs that keep elements of an input. 5: also
+// kernels that let the next one start at once. A program is written in the oldest version that can say
+// all of it, which older readers take.
+constexpr int64_t kFormatVersion = 5;
 constexpr int64_t kMaxIndex = 1 << 20;  // of a program's inputs, outputs, kernels and buffers
 
 std::string_view to_string(Buffer::Kind kind) {
@@ -89,8 +90,10 @@ int64_t version_of(const Phase& phase) {
   const auto is_ready = [](const KernelArgument& argument) {
     return argument.kind == KernelArgument::Kind::kReady;
   };
+  if (phase.dependent_launch == DependentLaunch::kAtOnce) return 5;
   if (std::ranges::any_of(phase.arguments, is_ready)) return 3;
-  return phase.call || phase.dependent_launch || !phase.arguments.empty() ? 2 : 1;
+  const bool is_dependent = phase.dependent_launch != DependentLaunch::kNo;
+  return phase.call || is_dependent || !phase.arguments.empty() ? 2 : 1;
 }
 
 int64_t version_of(const Recipe& recipe) {

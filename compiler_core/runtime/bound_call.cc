@@ -33,7 +33,9 @@ void BoundCall::prepare() {
     for (const size_t i : step) {
       const Launch& launch = program_.launches[i];
       calls_.push_back({kernels_[static_cast<size_t>(launch.kernel)].get(),
-                        rest.first(launch.args.size()), sizes_.launches[i].dims});
+                        rest.first(launch.args.size()),
+                        sizes_.launches[i].dims,
+                        {.behind_all = calls_.empty()}});
       rest = rest.subspan(launch.args.size());
     }
   }
@@ -88,10 +90,10 @@ Status BoundCall::bind(std::span<const DevicePtr> inputs, std::span<const Device
   return {};
 }
 
-// When the second launch begins, what was on the stream before the program has ended: the first has
-// waited for it. From there on only results of the program change.
+// When the first launch begins, what was on the stream before the program has ended. From there on only
+// results of the program change.
 void BoundCall::find_ready(std::span<const DevicePtr> outputs) {
-  for (const EarlyRead& read : early_reads_) calls_[read.call].ready = {};
+  for (const EarlyRead& read : early_reads_) calls_[read.call].order.ready = {};
   for (const EarlyRead& read : early_reads_) {
     const DevicePtr begin = pointers_[read.buffer];
     const DevicePtr end = begin + static_cast<DevicePtr>(sizes_.bytes[read.buffer]);
@@ -100,7 +102,7 @@ void BoundCall::find_ready(std::span<const DevicePtr> outputs) {
       const auto bytes = sizes_.bytes[static_cast<size_t>(program_.output_buffers[i])];
       kept = end <= outputs[i] || outputs[i] + static_cast<DevicePtr>(bytes) <= begin;
     }
-    if (kept) calls_[read.call].ready.add(read.input);
+    if (kept) calls_[read.call].order.ready.add(read.input);
   }
 }
 

@@ -35,7 +35,7 @@ class CpuKernel : public LoadedKernel {
 
   const Recipe& recipe() const override { return kernel_.recipe(); }
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, std::span<const int64_t> dims,
-                Stream, ReadyInputs) const override {
+                Stream, const LaunchOrder&) const override {
     kernel_.launch(host(args), dims, host(workspace), device_->pool());
     return {};
   }
@@ -139,7 +139,7 @@ size_t CpuDevice::most_side_by_side() const {
 Status CpuDevice::launch_step(std::span<const BoundLaunch> step, DevicePtr workspace,
                               Stream stream) const {
   if (step.size() == 1)
-    return step[0].kernel->launch(step[0].args, workspace, step[0].dims, stream, step[0].ready);
+    return step[0].kernel->launch(step[0].args, workspace, step[0].dims, stream, step[0].order);
   CHECK(step.size() <= Kernel::kMostSideBySide, "so many launches at once");
   std::array<Kernel::BoundLaunch, Kernel::kMostSideBySide> calls;
   for (size_t i = 0; i < step.size(); ++i)

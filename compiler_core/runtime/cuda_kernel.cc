@@ -77,10 +77,16 @@ Status check_function(const CudaDevice::Impl& impl, CUfunction function, const P
 // Older drivers do not capture kernels that begin before the one in front of them has ended.
 constexpr int kLeastDriverOfDependentLaunches = 12030;
 
+// Whether the driver lets this phase begin before those in front of it have ended.
+bool may_begin_early(const CudaDevice::Impl& impl, const Phase& phase) {
+  return phase.dependent_launch != DependentLaunch::kNo &&
+         impl.facts.driver >= kLeastDriverOfDependentLaunches;
+}
+
 // `attributes` is part of what is returned.
 using LaunchAttributes = std::array<CUlaunchAttribute, 2>;
-CUlaunchConfig launch_config(const CudaDevice::Impl& impl, const Phase& phase, int64_t blocks,
-                             CUstream stream, LaunchAttributes& attributes) {
+CUlaunchConfig launch_config(const Phase& phase, int64_t blocks, bool begins_early, CUstream stream,
+                             LaunchAttributes& attributes) {
   CUlaunchConfig config{};
   config.gridDimX = static_cast<unsigned>(blocks);
   config.gridDimY = config.gridDimZ = 1;
@@ -94,7 +100,7 @@ CUlaunchConfig launch_config(const CudaDevice::Impl& impl, const Phase& phase, i
     cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     cluster.value.clusterDim = {static_cast<unsigned>(phase.cluster), 1, 1};
   }
-  if (phase.dependent_launch && impl.facts.driver >= kLeastDriverOfDependentLaunches) {
+  if (begins_early) {
     CUlaunchAttribute& dependent = attributes[config.numAttrs++];
     dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     dependent.value.programmaticStreamSerializationAllowed = 1;
@@ -113,7 +119,8 @@ Status check_cluster(const CudaDevice::Impl& impl, CUfunction function, const Ph
   const auto ask = impl.driver.cuOccupancyMaxActiveClusters;
   if (phase.cluster == 1 || ask == nullptr) return {};
   LaunchAttributes attributes{};
-  const CUlaunchConfig config = launch_config(impl, phase, phase.cluster, nullptr, attributes);
+  const CUlaunchConfig config =
+      launch_config(phase, phase.cluster, may_begin_early(impl, phase), nullptr, attributes);
   int clusters = 0;
   const std::string what = fmt::format(
       "a cluster of {} blocks of '{}' with {} bytes of shared "
@@ -147,9 +154,9 @@ Result<CUfunction> find_entry(const CudaLibrary& library, const Recipe& recipe,
 }
 
 Status launch_phase(const CudaDevice::Impl& impl, CUfunction function, const Phase& phase,
-                    int64_t blocks, void** parameters, CUstream stream) {
+                    int64_t blocks, bool begins_early, void** parameters, CUstream stream) {
   LaunchAttributes attributes{};
-  const CUlaunchConfig config = launch_config(impl, phase, blocks, stream, attributes);
+  const CUlaunchConfig config = launch_config(phase, blocks, begins_early, stream, attributes);
   const CUresult launched = impl.driver.cuLaunchKernelEx(&config, function, parameters, nullptr);
   return impl.check(launched, "launching a kernel",
                     is_about_the_launch(launched) ? Code::kInvalidArgument : Code::kUnavailable);
@@ -246,7 +253,8 @@ const Recipe& CudaKernel::recipe() const {
 }
 
 Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
-                          std::span<const int64_t> dims, Stream stream, ReadyInputs ready) const {
+                          std::span<const int64_t> dims, Stream stream,
+                          const LaunchOrder& order) const {
   const Recipe& recipe = impl_->recipe;
   CHECK(args.size() == recipe.inputs.size() + recipe.outputs.size(), "one buffer an argument");
   const CudaDevice& device = *impl_->device;
@@ -257,11 +265,13 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
   parameters.push_back(&workspace);
   for (const int64_t& dim : dims) parameters.push_back(const_cast<int64_t*>(&dim));
   Impl::Parameters listed;
+  bool behind_all = order.behind_all;  // of the first phase that has blocks
   for (size_t i = 0; i < recipe.phases.size(); ++i) {
     const Phase& phase = recipe.phases[i];
     if (const auto& call = impl_->stages[i].call) {
       TRY(const int64_t bytes, recipe.workspace_bytes.evaluate(dims));
       TRY_STATUS(call->launch(args, workspace, bytes, dims, stream));
+      behind_all = false;
       continue;
     }
     const int64_t blocks = blocks_of(phase, dims);
@@ -270,10 +280,12 @@ Status CudaKernel::launch(std::span<const DevicePtr> args, DevicePtr workspace,
       return fail(Code::kInvalidArgument,
                   fmt::format("a grid of {} blocks; a launch takes {}", blocks, kMostBlocks));
     if (!phase.arguments.empty())
-      TRY_STATUS(impl_->list_arguments(phase, args, workspace, dims, ready, listed));
+      TRY_STATUS(impl_->list_arguments(phase, args, workspace, dims, order.ready, listed));
     void** const values = phase.arguments.empty() ? parameters.data() : listed.addresses.data();
-    TRY_STATUS(launch_phase(device.impl(), impl_->stages[i].entry, phase, blocks, values,
-                            static_cast<CUstream>(stream)));
+    const bool begins_early = !behind_all && may_begin_early(device.impl(), phase);
+    TRY_STATUS(launch_phase(device.impl(), impl_->stages[i].entry, phase, blocks, begins_early,
+                            values, static_cast<CUstream>(stream)));
+    behind_all = false;
   }
   return {};
 }

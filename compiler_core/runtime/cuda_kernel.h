@@ -26,7 +26,7 @@ class CudaKernel : public LoadedKernel {
   const Recipe& recipe() const override;
   // Does not wait. Phases with an empty grid are left out.
   Status launch(std::span<const DevicePtr> args, DevicePtr workspace, std::span<const int64_t> dims,
-                Stream stream, ReadyInputs ready) const override;
+                Stream stream, const LaunchOrder& order) const override;
 
  private:
   struct Impl;

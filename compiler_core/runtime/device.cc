@@ -7,7 +7,7 @@ namespace kiln {
 Status Device::launch_step(std::span<const BoundLaunch> step, DevicePtr workspace,
                            Stream stream) const {
   for (const BoundLaunch& launch : step)
-    TRY_STATUS(launch.kernel->launch(launch.args, workspace, launch.dims, stream, launch.ready));
+    TRY_STATUS(launch.kernel->launch(launch.args, workspace, launch.dims, stream, launch.order));
   return {};
 }
 

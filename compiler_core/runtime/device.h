@@ -51,6 +51,15 @@ class ReadyInputs {
   uint64_t bits_ = 0;
 };
 
+// How a launch stands to what is in front of it on the stream.
+struct LaunchOrder {
+  // The inputs that its kernels may read before the kernel in front of them has ended.
+  ReadyInputs ready = {};
+  // Starts when all in front of it has ended, whatever its kernel could wait for itself: what is in
+  // front need not be over for kernels behind it otherwise, either.
+  bool behind_all = false;
+};
+
 // A kernel ready to run (Device::load). Immutable; threads may launch it at once on their own
 // streams.
 class LoadedKernel {
@@ -58,11 +67,11 @@ class LoadedKernel {
   virtual ~LoadedKernel() = default;
   virtual const Recipe& recipe() const = 0;
   // Puts every phase on `stream`. `args`: inputs, then outputs. `workspace`: at least the recipe's
-  // bytes, or 0 when it needs none. `ready`: the inputs that a kernel may read before the kernel in
-  // front of it on the stream has ended. kInvalidArgument: the device refuses this launch.
+  // bytes, or 0 when it needs none. kInvalidArgument: the device refuses this launch.
   // REQUIRES: one buffer an argument; `dims` binds every symbol of the recipe.
   virtual Status launch(std::span<const DevicePtr> args, DevicePtr workspace,
-                        std::span<const int64_t> dims, Stream stream, ReadyInputs ready) const = 0;
+                        std::span<const int64_t> dims, Stream stream,
+                        const LaunchOrder& order) const = 0;
 };
 
 // A point in a stream's work, for timing on the device's own clock. One thread at a time.
@@ -134,7 +143,7 @@ class Device : public std::enable_shared_from_this<Device> {
     const LoadedKernel* kernel;  // loaded by this device
     std::span<const DevicePtr> args;
     std::span<const int64_t> dims;
-    ReadyInputs ready = {};
+    LaunchOrder order = {};
   };
   // How many launches of one phase and without a workspace a step may have.
   virtual size_t most_side_by_side() const { return 1; }

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <chrono>
 
+#include "compiler_core/program/cubin_waits.h"
+
 namespace kiln {
 namespace {
 
@@ -40,6 +42,7 @@ std::optional<CompileTool::Object> unpack(std::string_view bytes) {
 
 Artifact artifact_of(std::string binary, Recipe recipe) {
   const Digest digest = Digest::of(binary);
+  recipe = with_safe_launches(std::move(recipe), binary);
   return {std::move(recipe), std::move(binary), digest};
 }
 

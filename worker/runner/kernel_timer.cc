@@ -84,8 +84,8 @@ Result<std::unique_ptr<KernelTimer>> KernelTimer::make(const LoadedKernel& kerne
 
 Status KernelTimer::launch_all(Stream stream) {
   for (int i = 0; i < launches_; ++i)
-    TRY_STATUS(
-        kernel_.launch(buffers_.next(), workspace_.data(), symbols_, stream, ReadyInputs::all()));
+    TRY_STATUS(kernel_.launch(buffers_.next(), workspace_.data(), symbols_, stream,
+                              {.ready = ReadyInputs::all()}));
   return {};
 }
 

@@ -60,8 +60,9 @@ class Verification {
     TRY_STATUS(prepare(poison));
     TRY_STATUS(device_.synchronize());
     alive();
-    Status launched = kernel_.launch(args_, workspace_.empty() ? 0 : workspace_[0].data,
-                                     workload_.symbols(), device_.stream(), ready);
+    Status launched =
+        kernel_.launch(args_, workspace_.empty() ? 0 : workspace_[0].data, workload_.symbols(),
+                       device_.stream(), {.ready = ready, .behind_all = true});
     if (launched) launched = device_.synchronize();
     if (!launched) return judge_fault(device_.device(), launched.error());
     TRY_STATUS(look());

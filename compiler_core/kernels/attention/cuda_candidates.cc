@@ -52,7 +52,7 @@ std::vector<Schedule> cuda_attention_candidates(const Workload& workload, const 
 
 const KernelTemplate& cuda_attention() {
   static const PrintedTemplate<CudaAttentionSchedule> made({
-      .version = 9,
+      .version = 10,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .candidates = cuda_attention_candidates,

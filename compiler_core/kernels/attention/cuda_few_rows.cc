@@ -156,7 +156,7 @@ int64_t CudaFewRowsAttentionSchedule::shared_bytes(const AttentionProblem& probl
 
 const KernelTemplate& cuda_few_rows_attention() {
   static const PrintedTemplate<CudaFewRowsAttentionSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .check = check_few_rows_attention,

@@ -90,9 +90,9 @@ class JoinedFewRowsKernel {
   std::string print_multiply() const {
     return fmt::format(
         "  const auto tile_sums = multiply_few_rows<{}, A, B, Tiling, {}>(\n"
-        "      a, b, columns, 0, column0, begin, end, {}, {}, [] {{}}, shared_memory());\n",
+        "      a, b, columns, 0, column0, begin, end, {}, [] {{}}, shared_memory());\n",
         problem_.all.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", schedule_.splits,
-        problem_.are_ready(), may_let_next_begin(graph_));
+        problem_.are_ready());
   }
 
   // The vectors of the tile that are this block's.
@@ -156,7 +156,7 @@ Result<Source> print_joined_few_rows(const Graph& graph, const CudaJoinedFewRows
 
 const KernelTemplate& cuda_joined_few_rows() {
   static const PrintedTemplate<CudaJoinedFewRowsSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .check = check_joined_few_rows,

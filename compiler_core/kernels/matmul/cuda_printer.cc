@@ -73,10 +73,10 @@ class CudaMatmulKernel {
     return fmt::format(
         "  const B::stored* const parts[1] = {{b}};\n{}"
         "  const auto tile_sums = multiply_few_rows<{}, A, B, Tiling, {}>(\n"
-        "      a, parts, B::lines, row0, column0, begin, end, ready{} != 0, {}, read_early, "
+        "      a, parts, B::lines, row0, column0, begin, end, ready{} != 0, read_early, "
         "shared_memory());\n",
         print_read_early(), problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16",
-        schedule_.splits, problem_.b.input, may_let_next_begin(graph_));
+        schedule_.splits, problem_.b.input);
   }
 
   // What a kernel of few rows reads of its epilogue while it multiplies: each thread has one vector of it.

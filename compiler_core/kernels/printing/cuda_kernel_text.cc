@@ -1,6 +1,6 @@
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -13,25 +13,8 @@ namespace {
 // Room for what an index adds to a buffer's end before it is compared with it.
 constexpr int64_t kMostIntElements = int64_t{1} << 30;
 
-// {input, output} that a caller may have in one place, by their numbers.
-std::vector<std::pair<size_t, size_t>> places_in_common(const Graph& graph) {
-  std::vector<std::pair<size_t, size_t>> pairs;
-  for (size_t i = 0; i < graph.inputs().size(); ++i)
-    for (size_t k = 0; k < graph.outputs().size(); ++k) {
-      const Node &in = graph.node(graph.inputs()[i]), &out = graph.node(graph.outputs()[k]);
-      if (in.dtype == out.dtype && in.shape == out.shape) pairs.emplace_back(i, k);
-    }
-  return pairs;
-}
-
-// In the order that device.cuh wants.
-std::string start_behind_others(const Graph& graph) {
-  const std::string condition = may_let_next_begin(graph);
-  std::string text = "  wait_for_kernel_before();\n";
-  if (condition == "false") return text;
-  if (condition != "true") text += fmt::format("  if ({})", condition);
-  return text + "  let_next_kernel_begin();\n";
-}
+constexpr const char* kStartBehindOthers =
+    "  let_next_kernel_begin();\n  wait_for_kernel_before();\n";
 
 bool needs_long_indices(const Graph& graph) {
   if (!graph.symbols().empty()) return true;
@@ -63,17 +46,6 @@ std::string cuda_preamble(const Graph& graph, int lanes,
   if (has_random_values(graph)) text += device_text("random.cuh");
   for (const std::string_view name : extra) text += device_text(name);
   return text + "\n// ---- The kernel.\n";
-}
-
-std::string may_let_next_begin(const Graph& graph) {
-  constexpr size_t kMostComparisons = 8;
-  const auto pairs = places_in_common(graph);
-  if (pairs.size() > kMostComparisons) return "false";
-  if (pairs.empty()) return "true";
-  std::vector<std::string> apart;
-  for (const auto& [in, out] : pairs)
-    apart.push_back(fmt::format("are_apart(in{}, out{})", in, out));
-  return fmt::format("{}", fmt::join(apart, " && "));
 }
 
 KernelParameters::KernelParameters(const Graph& graph) {
@@ -110,8 +82,8 @@ std::string cuda_kernel(const std::string& entry, const Graph& graph, int thread
     parameters += fmt::format(", const int64_t s{}", i);
   parameters += more;
   return fmt::format("KILN_KERNEL({}, {}) {}({}) {{\n{}{}}}\n", threads, blocks_an_sm, entry,
-                     parameters,
-                     start == KernelStart::kBehindOthers ? start_behind_others(graph) : "", body);
+                     parameters, start == KernelStart::kBehindOthers ? kStartBehindOthers : "",
+                     body);
 }
 
 }  // namespace kiln

@@ -18,13 +18,9 @@ namespace kiln {
 std::string cuda_preamble(const Graph& graph, int lanes,
                           const std::vector<std::string_view>& extra = {});
 
-// How a kernel begins. One that may begin before the one in front of it has ended, as all printed
-// templates' may (printed_template.cc), waits for that one first of all, or somewhere in its body.
+// How a kernel begins. One that may begin before those in front of it have ended, as all printed
+// templates' may (printed_template.cc), lets the next one begin and waits, first of all or in its body.
 enum class KernelStart : uint8_t { kBehindOthers, kAsTheBodySays };
-
-// A condition on the pointers of `graph`'s buffers: whether the next kernel may begin while this one
-// runs, as it does not write over what it reads.
-std::string may_let_next_begin(const Graph& graph);
 
 // The parameters of a phase that lists its arguments: the buffers of `graph`, the workspace, and
 // then what is added. REQUIRES: no symbols.

@@ -44,7 +44,7 @@ std::optional<CudaScatterSchedule> adapt(const Graph& graph, CudaScatterSchedule
 
 const KernelTemplate& cuda_scatter() {
   static const PrintedTemplate<CudaScatterSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kScatter,
       .candidates = cuda_scatter_candidates,

@@ -54,7 +54,7 @@ std::optional<CudaSortSchedule> adapt(const Graph& graph, CudaSortSchedule chose
 
 const KernelTemplate& cuda_sort() {
   static const PrintedTemplate<CudaSortSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kSort,
       .candidates = cuda_sort_candidates,

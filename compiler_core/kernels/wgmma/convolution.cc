@@ -85,11 +85,11 @@ class WgmmaConvolution {
     operands.waits = follows_turn;
     const int weights = layout_.w().input;
     if (!follows_turn) operands.early_input = weights;
-    operands.source = fmt::format(
-        "Im2colTiles<{}, {}>{{&images_map, {}, sizes, {}, {}}}",
-        schedule_.shared == 1 ? "SharedTiles" : "WholeTiles", !follows_turn,
-        layout_.weights_in_place() ? "&weights_map" : layout_.weights_text(),
-        follows_turn ? "false" : fmt::format("ready{} != 0", weights), may_let_next_begin(graph_));
+    operands.source =
+        fmt::format("Im2colTiles<{}, {}>{{&images_map, {}, sizes, {}}}",
+                    schedule_.shared == 1 ? "SharedTiles" : "WholeTiles", !follows_turn,
+                    layout_.weights_in_place() ? "&weights_map" : layout_.weights_text(),
+                    follows_turn ? "false" : fmt::format("ready{} != 0", weights));
     operands.maps = {{"images", map_of_images()}};
     if (layout_.weights_in_place()) operands.maps.emplace_back("weights", map_of_weights());
     return operands;
@@ -291,7 +291,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 18,
+      .version = 19,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

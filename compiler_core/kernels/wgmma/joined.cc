@@ -233,10 +233,9 @@ class WgmmaJoinedKernel {
         "  const Results results{{{}}};\n"
         "  const Ring ring(shared_memory());\n"
         "  JoinedEnding<decltype(finish)> ending{{ring, results, finish}};\n"
-        "  multiply_all(JoinedTiles{{&a_map, weights, sizes, {}, {}}}, ring, ending, NoScales{{}}, "
+        "  multiply_all(JoinedTiles{{&a_map, weights, sizes, {}}}, ring, ending, NoScales{{}}, "
         "sizes);\n",
-        fmt::join(weights, ", "), fmt::join(results, ", "), problem_.are_ready(),
-        may_let_next_begin(graph_));
+        fmt::join(weights, ", "), fmt::join(results, ", "), problem_.are_ready());
   }
 
   const Graph& graph_;
@@ -270,7 +269,7 @@ Result<Source> print_wgmma_joined(const Graph& graph, const WgmmaJoinedSchedule&
 
 const KernelTemplate& wgmma_joined() {
   static const PrintedTemplate<WgmmaJoinedSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",

@@ -77,8 +77,7 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
       print_operand(product, problem.a, true) + print_operand(product, problem.b, false);
   operands.device = {"wgmma_tiles.cuh"};
   operands.early_input = problem.b.input;
-  operands.source = fmt::format("BoxTiles{{&a_map, &b_map, sizes, ready{} != 0, {}}}",
-                                problem.b.input, may_let_next_begin(graph));
+  operands.source = fmt::format("BoxTiles{{&a_map, &b_map, sizes, ready{} != 0}}", problem.b.input);
   operands.maps = {{"a", map_of(product, problem, schedule, true)},
                    {"b", map_of(product, problem, schedule, false)}};
   operands.a_inner = is_depth_inner(problem.a, true);

@@ -59,7 +59,7 @@ TEST(RepeatedReads, AKernelThatNeedsTheCacheWaitsForItsTurn) {
     const auto space = search_space(workload, target);
     const auto made = lower(workload, space->at(0), target);
     EXPECT_TRUE(made.has_value());
-    return std::get<Source>(*made).recipe.phases.at(0).dependent_launch;
+    return std::get<Source>(*made).recipe.phases.at(0).dependent_launch == DependentLaunch::kAtOnce;
   };
   GraphBuilder b;
   const NodeId x = b.input(DType::kF32, {kRows, kColumns});

@@ -144,6 +144,11 @@ TEST(LaunchModel, ProgramsRoundTripInTheOldestVersionThatSaysAll) {
   early.kernels[0].fallback = ProgramKernel::Fallback{"matmul tile=64", early.kernels[0].recipe};
   early.kernels[0].recipe = library_recipe();
   EXPECT_EQ(Json::parse(program_to_json(early))["kiln_program"], 3) << "its fallback says so";
+  Recipe at_once = mapped_recipe();
+  at_once.phases[0].dependent_launch = DependentLaunch::kAtOnce;
+  const std::string said = program_to_json(program_of(at_once));
+  EXPECT_EQ(Json::parse(said)["kiln_program"], 5);
+  EXPECT_EQ(program_from_json(said)->kernels[0].recipe, at_once);
   Recipe usual = mapped_recipe();
   usual.phases = {{"product", 8, 128, 2, 1024}};
   EXPECT_EQ(Json::parse(program_to_json(program_of(usual)))["kiln_program"], 1);

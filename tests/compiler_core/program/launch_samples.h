@@ -31,7 +31,7 @@ inline Recipe mapped_recipe() {
   Recipe recipe = library_recipe();
   recipe.workspace_bytes = 0;
   Phase phase{"product", 8, 128, 2, 1024};
-  phase.dependent_launch = true;
+  phase.dependent_launch = DependentLaunch::kInTurn;
   TensorMap map;
   map.dtype = DType::kBF16;
   map.sizes = {64, 4};

@@ -232,7 +232,7 @@ TEST(ProgramJson, ReadsHugePolynomialsWithoutMultiplyingThem) {
 
 TEST(ProgramJson, RefusesFormatVersionsItDoesNotKnow) {
   Json json = Json::parse(program_to_json(two_kernels()));
-  for (const int version : {0, 5}) {
+  for (const int version : {0, 6}) {
     json["kiln_program"] = version;
     const Result<Program> read = program_from_json(json.dump());
     ASSERT_FALSE(read);

@@ -1,5 +1,7 @@
 #include "compiler_core/runtime/executable.h"
 
+#include <dlfcn.h>
+
 #include "compiler_core/runtime/cuda_graph.h"
 #include "tests/compiler_core/runtime/fake_gpu.h"
 
@@ -128,10 +130,12 @@ class EarlyReadTest : public FakeGpuTest {
     recipe.outputs = {spec};
     using enum KernelArgument::Kind;
     Phase phase{"add", 2, 32, 1, 0};
+    phase.dependent_launch = DependentLaunch::kAtOnce;
     phase.arguments = {{kBuffer, 0}, {kBuffer, 1}, {kBuffer, 2}, {kWorkspace}, {kReady, 1}};
     recipe.phases = {phase};
     const Artifact artifact = gpu_artifact(R"(
 KILN_KERNEL(32, 1) add(const float* a, const float* b, float* out, char*, long ready) {
+  wait_for_kernel_before();
   const int i = block_index() * 32 + thread_index();
   out[i] = a[i] + b[i] + 1000.0f * ready;
 })",
@@ -167,6 +171,19 @@ TEST_F(EarlyReadTest, InputsThatNobodyWritesAreReadyFromTheSecondLaunchOn) {
     EXPECT_EQ(run({0, 2, 3}, x, w, out, reduce_overhead), late) << "x + t: t has just been written";
     EXPECT_EQ(run({2, 1, 3}, x, w, w, reduce_overhead), ramp(21)) << "the result lies where w does";
   }
+}
+
+int early_launches() {
+  void* const driver = ::dlopen(kFakeLibcuda.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<int (*)()>(::dlsym(driver, "kiln_fake_early_launches"))();
+}
+
+// Behind it, ready inputs are: what is in front of the program may write them.
+TEST_F(EarlyReadTest, TheFirstLaunchOfAProgramIsBehindAllInFrontOfIt) {
+  const DeviceBuffer x = upload(ramp(1)), w = upload(ramp(10)), out = memory(256);
+  const int before = early_launches();
+  run({2, 1, 3}, x, w, out, false);
+  EXPECT_EQ(early_launches() - before, 1);
 }
 
 // in f32[s0] -> t (times 2) -> out (times 3).

@@ -255,9 +255,6 @@ KILN_INLINE void wait_for_kernel_before() {
   kiln_fake_current->waited = true;
 }
 KILN_INLINE void let_next_kernel_begin() {}
-KILN_INLINE bool are_apart(const void* a, const void* b) {
-  return a != b;
-}
 // As on a device: where there are no clusters, there are no words for them.
 #if __CUDA_ARCH__ >= 900
 KILN_INLINE int cluster_rank() {

@@ -151,7 +151,7 @@ Result<std::vector<void*>> parameters_of(const Phase& phase, std::vector<uint64_
 std::vector<kiln_fake::Unready> unready_of(const Recipe& recipe, size_t phase,
                                            const LaunchMemory& memory) {
   std::vector<kiln_fake::Unready> unready;
-  if (!recipe.phases[phase].dependent_launch) return unready;
+  if (recipe.phases[phase].dependent_launch == DependentLaunch::kNo) return unready;
   const auto is_ready = [&](size_t buffer) {
     return memory.conditions.reversed &&
            std::ranges::any_of(recipe.phases[phase].arguments, [&](const KernelArgument& argument) {

@@ -93,13 +93,12 @@ struct FewRows {
 // The sums of this block's vectors of the tile at (row, column), of second operands of so many
 // columns each, whose depth `blocks` blocks divide. `shared` has room for the staged sums of every warp
 // and, behind them, for those that a cluster brings. Waits for the kernel in front of this one, before
-// which it reads of b what it needs first if that is ready, and lets the next one begin if it may. What
-// the epilogue reads is on its way during the product: read_early() begins to read it.
+// which it reads of b what it needs first if that is ready, and lets the next one begin. What the epilogue
+// reads is on its way during the product: read_early() begins to read it.
 template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
 KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
     const typename B::stored* a, const typename B::stored* const (&b)[parts], int columns, int row,
-    int column, int begin, int end, bool b_is_ready, bool lets_next_begin, const ReadEarly& read_early,
-    char* shared) {
+    int column, int begin, int end, bool b_is_ready, const ReadEarly& read_early, char* shared) {
   using Rows = FewRows<Core, A, B, Tiling, parts>;
   constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
   constexpr int of_warp = Tiling::rows * pitch;
@@ -116,8 +115,8 @@ KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
     if (step + warps < end) rows.load_b(step + warps, odd);
   };
   if (b_is_ready) begin_b();
+  let_next_kernel_begin();
   wait_for_kernel_before();
-  if (lets_next_begin) let_next_kernel_begin();
   if (!b_is_ready) begin_b();
   if (step < end) rows.load_a(step, even);
   if (step + warps < end) rows.load_a(step + warps, odd);

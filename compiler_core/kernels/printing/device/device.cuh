@@ -32,21 +32,15 @@ KILN_INLINE T shuffle(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane);
 
 // ---- Programmatic dependent launch. Behind the first stands what kernels in front of this one have
 // written, and nobody reads any more what this one writes over; it does nothing in a kernel that was
-// not launched so. The second lets the next kernel begin, once all blocks have called it.
+// not launched so. The second lets the next kernel begin, once all blocks have called it: before this
+// one waits, so that several lie ready behind each other.
 //
-// In this order, so that when a kernel begins all but the one in front of it have ended: inputs are
-// read past coherence, and an SM forgets what it has read when a kernel begins. What is still read
-// there later, and then written over by others, would be seen as it was. Hence the second is not for
-// kernels that write over what they read, either.
+// The fence is for the compiler, which takes what load_input() reads for constant and would move it in
+// front of the wait; program/cubin_waits.h looks at what it made.
 KILN_INLINE void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n\tfence.acq_rel.cta;" ::: "memory");
 #endif
-}
-// Of pointers that the compiler believes to be apart.
-KILN_INLINE bool are_apart(const void* a, const void* b) {
-  asm volatile("" : "+l"(a));
-  return a != b;
 }
 KILN_INLINE void let_next_kernel_begin() {
 #if __CUDA_ARCH__ >= 900
@@ -107,7 +101,7 @@ KILN_INLINE double cluster_load(const double* mine, int rank) {
 #endif
 
 // ---- Global memory, `Bits` of 1, 2, 4, 8 or 16 bytes in 4-byte words; addresses are multiples of
-// the size. Inputs do not change during a launch, so reading them goes past coherence.
+// the size. Inputs do not change behind the wait, so reading them goes past coherence.
 template <int bytes>
 struct Bits {
   unsigned word[bytes < 4 ? 1 : bytes / 4];

@@ -20,7 +20,7 @@ struct WholeTiles {
 
 // `Walk`: WholeTiles, or SharedTiles (wgmma_shared_tiles.cuh). Where it `waits` for the kernel in front
 // of this one, it brings before that the weights that there is room for, if they are ready, and lets
-// the next one begin then, if it may; else it waits only for a kernel that writes the weights.
+// the next one begin; else it waits only for a kernel that writes the weights.
 template <class Walk, bool waits_>
 struct Im2colTiles {
   static constexpr int arrivals = 1;
@@ -28,7 +28,7 @@ struct Im2colTiles {
   const CUtensorMap* images;
   B::Source weights;
   Sizes sizes;
-  bool weights_are_ready, lets_next_begin;
+  bool weights_are_ready;
 
   KILN_MEMBER void bring_weights(const Ring& ring, int slot, const Tile& tile, int step) const {
     char* full = ring.full + 8 * slot;
@@ -44,8 +44,8 @@ struct Im2colTiles {
       _Pragma("unroll 1") for (int step = 0; step < early; ++step)
           bring_weights(ring, step, Tile(walk.tile, sizes), walk.first + step);
     }
+    if constexpr (waits) let_next_kernel_begin();
     if constexpr (waits || B::follows) wait_for_kernel_before();
-    if (waits && lets_next_begin) let_next_kernel_begin();
     return early;
   }
   KILN_MEMBER void bring(const Ring& ring) const {

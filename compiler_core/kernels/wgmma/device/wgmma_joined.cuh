@@ -29,7 +29,7 @@ struct JoinedTiles {
   const CUtensorMap* a;
   const Weights& weights;
   Sizes sizes;
-  bool are_ready, lets_next_begin;
+  bool are_ready;
 
   KILN_MEMBER void bring_weights(const Ring& ring, int slot, const TilePart& part, int step) const {
     char* full = ring.full + 8 * slot;
@@ -45,8 +45,8 @@ struct JoinedTiles {
     const TilePart first_part{Tile(first, sizes)};
     _Pragma("unroll 1") for (int step = 0; step < early; ++step)
         bring_weights(ring, step, first_part, step);
+    let_next_kernel_begin();
     wait_for_kernel_before();
-    if (lets_next_begin) let_next_kernel_begin();
     Slot<Tiling::stages> slot;
     _Pragma("unroll 1") for (int t = first; t < sizes.tiles(); t += Tiling::blocks) {
       const Tile tile(t, sizes);

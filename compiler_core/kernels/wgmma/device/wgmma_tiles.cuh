@@ -44,14 +44,13 @@ KILN_INLINE void bring_tile(const Ring& ring, Slot<Tiling::stages>& slot, const 
 }
 
 // Lets the copy engine bring every step of every tile, and waits for the kernel in front of this one:
-// before that it brings of b what there is room for, if it is ready. The next one may begin then, if
-// it may at all.
+// before that it brings of b what there is room for, if it is ready, and lets the next one begin.
 struct BoxTiles {
   static constexpr int arrivals = 1;
   static constexpr bool waits = true;
   const CUtensorMap *a, *b;
   Sizes sizes;
-  bool b_is_ready, lets_next_begin;
+  bool b_is_ready;
 
   KILN_MEMBER void bring(const Ring& ring) const {
     if (thread_index() != 0) return;
@@ -60,8 +59,8 @@ struct BoxTiles {
     const Tile first_tile(first, sizes);
     _Pragma("unroll 1") for (int step = 0; step < early; ++step)
         bring_b(ring, step, b, first_tile, first_tile.batch, step);
+    let_next_kernel_begin();
     wait_for_kernel_before();
-    if (lets_next_begin) let_next_kernel_begin();
     Slot<Tiling::stages> slot;
     _Pragma("unroll 1") for (int t = first; t < sizes.tiles(); t += Tiling::blocks) {
       const Tile tile(t, sizes);

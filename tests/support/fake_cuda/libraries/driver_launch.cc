@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -11,6 +12,8 @@
 
 namespace kiln::testing {
 namespace {
+
+std::atomic<int> g_early_launches = 0;
 
 struct FakeLibrary {
   std::shared_ptr<const HostModule> module;
@@ -81,9 +84,13 @@ CUresult launch_kernel(const CUlaunchConfig& config, CUfunction handle, void** p
                 static_cast<int>(config.blockDimX),
                 1,
                 static_cast<int>(config.sharedMemBytes)};
-  for (unsigned i = 0; i < config.numAttrs; ++i)
-    if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      launch.cluster = static_cast<int>(config.attrs[i].value.clusterDim.x);
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      launch.cluster = static_cast<int>(attribute.value.clusterDim.x);
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      g_early_launches += attribute.value.programmaticStreamSerializationAllowed;
+  }
   if (const CUresult result = check(launch, function, config); result != CUDA_SUCCESS)
     return result;
   for (int i = 0; i < function.entry.parameter_count; ++i) {
@@ -105,6 +112,11 @@ bool runs_here(const HostModule& module) {
 using namespace kiln::testing;  // NOLINT(google-build-using-namespace)
 
 extern "C" {
+
+// For tests: how many launches of this process may begin before those in front of them have ended.
+int kiln_fake_early_launches() {
+  return g_early_launches;
+}
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
                            CUlibraryOption*, void**, unsigned) {
