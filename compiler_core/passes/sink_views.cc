@@ -31,7 +31,7 @@ constexpr size_t kReadingsOfAnyGraph = 1 << 10;
 class Sinker {
  public:
   Sinker(const Graph& graph, SinkLimit limit)
-      : rewrite_(graph), graph_(graph), limit_(limit), pointwise_(pointwise_nodes()) {}
+      : rewrite_(graph), graph_(graph), limit_(limit), may_repeat_(repeatable_nodes()) {}
 
   Result<Graph> run() {
     if (!count_readings(kMostReadingsOfANode)) CHECK(count_readings(0), "nothing is read through");
@@ -55,6 +55,24 @@ class Sinker {
     ReadingId reading;
     OriginId origin;  // of the View that the reading came from
   };
+
+  // Nodes that may be computed for each reader of an element.
+  std::vector<bool> repeatable_nodes() const {
+    if (limit_ == SinkLimit::kNoExtraWork) return std::vector<bool>(graph_.nodes().size(), false);
+    if (limit_ == SinkLimit::kRecompute) return std::vector<bool>(graph_.nodes().size(), true);
+    std::vector<bool> repeatable = pointwise_nodes();
+    if (limit_ != SinkLimit::kRecomputeUnstored) return repeatable;
+    for (const Node& node : graph_.nodes()) {
+      if (node.op != Op::kMatmul) continue;
+      for (const NodeId operand : node.operands) {
+        NodeId below = operand;
+        while (graph_.node(below).op == Op::kView) below = graph_.node(below).operands[0];
+        if (repeats(graph_.node(operand).shape, graph_.node(below).shape))
+          repeatable[static_cast<size_t>(below)] = false;
+      }
+    }
+    return repeatable;
+  }
 
   // Inputs, constants, iotas, and elementwise nodes and Views over such nodes only.
   std::vector<bool> pointwise_nodes() const {
@@ -126,15 +144,17 @@ class Sinker {
     return hash;
   }
 
+  // Whether a value that is read in this shape has elements that are read more than once, perhaps.
+  bool repeats(const Shape& read, const Shape& shape) const {
+    return lower_bound(numel(shape) - numel(read), graph_.symbols()) < 0;
+  }
+
   // Whether what `demand` reads may be computed for what it reads alone. REQUIRES: not kWhole.
   bool may_sink(const Demand& demand) const {
     const Node& node = graph_.node(demand.node);
     if (!is_elementwise(node.op)) return false;
-    const Dim reads = numel(reading(demand.reading).back().shape), has = numel(node.shape);
-    const bool repeats = lower_bound(has - reads, graph_.symbols()) < 0;
-    if (!repeats) return true;
-    return limit_ == SinkLimit::kRecompute || (limit_ == SinkLimit::kRecomputePointwise &&
-                                               pointwise_[static_cast<size_t>(demand.node)]);
+    return may_repeat_[static_cast<size_t>(demand.node)] ||
+           !repeats(reading(demand.reading).back().shape, node.shape);
   }
   bool sinks_through(const Demand& demand) const {
     return !barrier_[static_cast<size_t>(demand.node)] && may_sink(demand);
@@ -252,7 +272,7 @@ class Sinker {
   Rewrite rewrite_;
   const Graph& graph_;
   const SinkLimit limit_;
-  const std::vector<bool> pointwise_;
+  const std::vector<bool> may_repeat_;
   std::vector<Reading> readings_;
   std::unordered_multimap<size_t, ReadingId> reading_ids_;
   std::unordered_map<uint64_t, NodeId> viewed_;

@@ -259,7 +259,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   TRY(graph, passed("sink_gathers", sink_gathers(graph)));
   // Broadcasts of pointwise values go down first, so that where a View still stands on arithmetic,
   // the arithmetic is on stored values and small.
-  TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputePointwise)));
+  TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputeUnstored)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));
     // Runs before keep_channels_last: gradients of weights read images and channels exchanged.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/ir/text.h"
 
@@ -54,6 +57,20 @@ TEST(SinkViews, ABroadcastOfPointwiseValuesSinksWhenAsked) {
   const Graph graph =
       sunk(b, b.broadcast(b.unary(Op::kExp, x), {4, 8}), SinkLimit::kRecomputePointwise);
   EXPECT_EQ(output_of(graph).op, Op::kExp) << print(graph);
+}
+
+TEST(SinkViews, WhatAProductReadsRepeatedIsComputedOnce) {
+  for (const auto& [limit, shape] : {std::pair(SinkLimit::kRecomputePointwise, Shape{2, 4, 8, 16}),
+                                     std::pair(SinkLimit::kRecomputeUnstored, Shape{2, 8, 16})}) {
+    GraphBuilder b;
+    const NodeId rows = b.input(DType::kF32, {2, 4, 3, 8});
+    const NodeId shared = b.unary(Op::kExp, b.input(DType::kF32, {2, 8, 16}));
+    const NodeId repeated = b.view(shared, {2, 4, 8, 16}, {128, 0, 16, 1}, 0);
+    const Graph graph = sunk(b, b.matmul(rows, repeated), limit);
+    const auto computed = std::ranges::find(graph.nodes(), Op::kExp, &Node::op);
+    ASSERT_NE(computed, graph.nodes().end()) << print(graph);
+    EXPECT_EQ(computed->shape, shape) << print(graph);
+  }
 }
 
 TEST(SinkViews, ABroadcastOfWhatWasReducedNeverSinks) {

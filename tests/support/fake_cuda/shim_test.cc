@@ -19,7 +19,7 @@ struct Kernel {
   int64_t grid = 1;
   int threads = 32, cluster = 1, shared_bytes = 0;
   int64_t workspace_bytes = 0;
-  bool dependent = false;
+  DependentLaunch dependent = DependentLaunch::kNo;
   std::vector<KernelArgument> arguments = {};
 
   Source source() const {
@@ -210,7 +210,7 @@ TEST(FakeGpu, OnlyWhatIsReadyIsReadBeforeTheWait) {
                     body),
         {32, 32},
         {32}};
-    kernel.dependent = true;
+    kernel.dependent = DependentLaunch::kAtOnce;
     using enum KernelArgument::Kind;
     kernel.arguments = {{kBuffer, 0}, {kBuffer, 1}, {kBuffer, 2}, {kWorkspace}, {kReady, 1}};
     return kernel;
