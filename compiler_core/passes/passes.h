@@ -44,7 +44,8 @@ enum class SinkLimit {
   // Broadcasts too, as long as nothing below is reduced, contracted, gathered or joined: a kernel
   // computes such values anew for every element rather than keep them in memory.
   kRecomputePointwise,
-  // The same, less what a product reads repeated: its operands are kept in memory, each element once.
+  // As kRecomputePointwise, but for what a matmul reads repeated: its operands are kept in memory, where
+  // each element is computed once.
   kRecomputeUnstored,
   // Broadcasts too, whatever is below: for kernels that need few of the elements.
   kRecompute,

@@ -258,7 +258,7 @@ Result<Partition> partition(const Graph& canonical, const PartitionOptions& opti
   // Before the views are sunk: it leaves some to sink.
   TRY(graph, passed("sink_gathers", sink_gathers(graph)));
   // Broadcasts of pointwise values go down first, so that where a View still stands on arithmetic,
-  // the arithmetic is on stored values and small.
+  // the arithmetic is on stored values and small, or is stored for a matmul.
   TRY(graph, passed("sink_broadcasts", sink_views(graph, SinkLimit::kRecomputeUnstored)));
   if (options.fuse) {
     TRY(graph, passed("share_reshapes", share_reshapes(graph)));

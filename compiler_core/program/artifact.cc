@@ -251,6 +251,12 @@ Result<std::vector<KeptOutput>> kept_field(const Json& json, const Recipe& recip
 
 }  // namespace
 
+bool reads_early(const Phase& phase) {
+  return std::ranges::any_of(phase.arguments, [](const KernelArgument& argument) {
+    return argument.kind == KernelArgument::Kind::kReady;
+  });
+}
+
 Result<Recipe> recipe_from_json_value(const Json& json) {
   Recipe recipe;
   TRY(recipe.inputs, specs_field(json, "inputs"));

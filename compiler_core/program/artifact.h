@@ -53,8 +53,8 @@ struct KernelArgument {
   bool operator==(const KernelArgument&) const = default;
 };
 
-// Whether a kernel may start before the one in front of it on the stream has ended, for which it waits
-// itself then: programmatic dependent launch. Persisted.
+// Whether a kernel may start before the kernel in front of it on the stream has ended; it waits for that
+// one itself then (programmatic dependent launch). Persisted.
 enum class DependentLaunch : uint8_t {
   kNo = 0,
   // It lets the next one start behind that wait: when that starts, this one alone is still running.
@@ -75,6 +75,10 @@ struct Phase {
   std::optional<LibraryCall> call = {};        // this phase is a library call, and no kernel
   bool operator==(const Phase&) const = default;
 };
+
+// Whether a kernel may read an input before it waits for the kernel in front of it: an argument says
+// then whether that input is ready.
+bool reads_early(const Phase& phase);
 
 struct TensorSpec {
   DType dtype = DType::kF32;

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "compiler_core/program/cubin_sections.h"
 
 namespace kiln {
@@ -25,12 +23,6 @@ bool waits_first(std::string_view code) {
   return false;
 }
 
-bool reads_ready_inputs(const Phase& phase) {
-  return std::ranges::any_of(phase.arguments, [](const KernelArgument& argument) {
-    return argument.kind == KernelArgument::Kind::kReady;
-  });
-}
-
 }  // namespace
 
 std::optional<bool> waits_before_it_reads(std::string_view binary, std::string_view entry) {
@@ -47,7 +39,7 @@ std::optional<bool> waits_before_it_reads(std::string_view binary, std::string_v
 
 Recipe with_safe_launches(Recipe recipe, std::string_view binary) {
   for (Phase& phase : recipe.phases) {
-    if (phase.dependent_launch == DependentLaunch::kNo || reads_ready_inputs(phase)) continue;
+    if (phase.dependent_launch == DependentLaunch::kNo || reads_early(phase)) continue;
     if (!waits_before_it_reads(binary, phase.entry).value_or(true))
       phase.dependent_launch = DependentLaunch::kNo;
   }

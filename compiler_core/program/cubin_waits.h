@@ -1,7 +1,6 @@
-// Whether the code of a kernel that is launched before those in front of it have ended waits for them
-// before it reads: its source does, but a compiler takes what is read as constant (ld.global.nc) for
-// such from the kernel's begin on, and moves those reads in front of the wait where that seems quicker
-// (tests/gpu/LOG.md). Pure; safe on hostile bytes.
+// Whether a kernel's machine code waits for the kernels in front of it before it reads. Its source does.
+// But a compiler takes what is read by ld.global.nc for constant while the kernel runs, and may move such
+// reads in front of the wait (tests/gpu/LOG.md). Pure; safe on hostile bytes.
 #pragma once
 
 #include <optional>
@@ -11,12 +10,12 @@
 
 namespace kiln {
 
-// Of one entry, from sm_90 on. False also where it does not wait at all, so far as this knows the
-// machine's instructions. nullopt: the binary is no cubin, or has no such entry.
+// For one entry, from sm_90 on. False also where no wait is found. nullopt: the binary is no cubin, or has
+// no such entry.
 std::optional<bool> waits_before_it_reads(std::string_view binary, std::string_view entry);
 
-// `recipe` for this binary of its source: phases of which the former is false are launched when those in
-// front of them have ended. Not looked at: phases that read ready inputs before they wait.
+// `recipe` as it is launched with this binary: a phase whose code reads before it waits starts when all
+// kernels in front of it have ended. Phases that may read early (reads_early) are not looked at.
 Recipe with_safe_launches(Recipe recipe, std::string_view binary);
 
 }  // namespace kiln

@@ -87,11 +87,8 @@ Json to_json(const ProgramKernel& kernel) {
 }
 
 int64_t version_of(const Phase& phase) {
-  const auto is_ready = [](const KernelArgument& argument) {
-    return argument.kind == KernelArgument::Kind::kReady;
-  };
   if (phase.dependent_launch == DependentLaunch::kAtOnce) return 5;
-  if (std::ranges::any_of(phase.arguments, is_ready)) return 3;
+  if (reads_early(phase)) return 3;
   const bool is_dependent = phase.dependent_launch != DependentLaunch::kNo;
   return phase.call || is_dependent || !phase.arguments.empty() ? 2 : 1;
 }

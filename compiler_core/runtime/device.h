@@ -55,8 +55,8 @@ class ReadyInputs {
 struct LaunchOrder {
   // The inputs that its kernels may read before the kernel in front of them has ended.
   ReadyInputs ready = {};
-  // Starts when all in front of it has ended, whatever its kernel could wait for itself: what is in
-  // front need not be over for kernels behind it otherwise, either.
+  // The launch starts when all in front of it has ended, even if its kernel could wait itself. Kernels
+  // behind it can rely on that too.
   bool behind_all = false;
 };
 

@@ -98,6 +98,23 @@ TEST_F(NvrtcTest, SpillsAreSeenAlsoWhenTheSourceWasCompiledBefore) {
   }
 }
 
+TEST_F(NvrtcTest, AKernelThatReadsBeforeItWaitsIsNotLaunchedEarly) {
+  Source source{R"(
+extern "C" __global__ void copy(float* in, float* out, char*) {
+  const float x = in[threadIdx.x];
+  if (x < 0) return;
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  out[threadIdx.x] = x;
+}
+)",
+                {}};
+  source.recipe.phases = {{"copy", 1, 32}};
+  source.recipe.phases[0].dependent_launch = DependentLaunch::kAtOnce;
+  const auto object = nvrtc_->compile(source, hopper_);
+  ASSERT_TRUE(object) << object.error().message;
+  EXPECT_EQ(object->artifact.recipe.phases[0].dependent_launch, DependentLaunch::kNo);
+}
+
 TEST_F(NvrtcTest, ARefusedSourceIsTheCandidatesFaultAndSaysWhy) {
   const auto object = nvrtc_->compile({"no such thing;", {}}, hopper_);
   ASSERT_FALSE(object.has_value());

@@ -2,6 +2,7 @@
 // missing there is none, and the tests that ask for it are skipped.
 #pragma once
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -54,6 +55,12 @@ class FakeGpuTest : public ::testing::Test {
 
   std::shared_ptr<const CudaDevice> gpu_;
 };
+
+// What the fake GPU has counted in this process: kiln_fake_maps_encoded, kiln_fake_early_launches.
+inline int fake_count(const char* counter) {
+  void* const driver = ::dlopen(kFakeLibcuda.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<int (*)()>(::dlsym(driver, counter))();
+}
 
 // `text` as the fake NVRTC compiles it, to be launched as `recipe` says. Compiled once a process.
 inline Artifact gpu_artifact(const std::string& text, Recipe recipe) {

@@ -1,6 +1,4 @@
 // Tensor maps on the fake GPU: what a kernel finds in its 128 bytes, and when they are made anew.
-#include <dlfcn.h>
-
 #include "compiler_core/base/file.h"
 #include "compiler_core/runtime/executable.h"
 #include "tests/compiler_core/runtime/fake_gpu.h"
@@ -9,8 +7,7 @@ namespace kiln {
 namespace {
 
 int maps_encoded() {
-  void* const driver = ::dlopen(kFakeLibcuda.c_str(), RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<int (*)()>(::dlsym(driver, "kiln_fake_maps_encoded"))();
+  return fake_count("kiln_fake_maps_encoded");
 }
 
 // f32 in[rows, 64] -> f32 out[4, 8]: the box of 4 rows and 8 columns from row 2 and column 3 on.

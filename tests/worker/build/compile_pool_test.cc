@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler_core/base/file.h"
 #include "tests/worker/kernels.h"
 
 namespace kiln {
@@ -47,6 +48,21 @@ TEST_F(CompilePoolTest, KernelsOfTheSameTextKeepTheirOwnRecipes) {
       EXPECT_EQ(compiled.artifact->recipe, sources[i].recipe) << when << " " << i;
     }
   }
+}
+
+TEST_F(CompilePoolTest, AKernelThatReadsBeforeItWaitsIsNotLaunchedEarly) {
+  Source source = kernel_source(kRight);
+  source.recipe.phases[0].entry = "reads";
+  source.recipe.phases[0].dependent_launch = DependentLaunch::kAtOnce;
+  const auto cubin =
+      read_file(Path(KILN_SOURCE_DIR "/tests/compiler_core/program/cubins/waits.sm_90a.cubin"));
+  cache()->insert(host_toolchain(compiler()).candidate_key(source, target_),
+                  "8 0 0 0\n" + cubin.value());
+  CompilePool pool(host_toolchain(compiler()), 1, cache());
+  const Compiled found = pool.compile(source, target_).get();
+  ASSERT_TRUE(found.artifact.has_value());
+  EXPECT_FALSE(found.ran);
+  EXPECT_EQ(found.artifact->recipe.phases[0].dependent_launch, DependentLaunch::kNo);
 }
 
 TEST_F(CompilePoolTest, ARestartedPoolCompilesNothingAgain) {
