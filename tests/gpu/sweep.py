@@ -5,7 +5,7 @@
     python3 sweep.py --run DIR                  on a GPU
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
-last, attention, attention of few keys, of one row or in windows, attention on queries, keys and values of one matmul,
+last, attention, attention of few keys, of one row, in windows or on caches of 8 bits and of pages, attention on queries, keys and values of one matmul,
 patches, products of 8-bit floats and integers, mixtures of experts, products of few rows, products of one first operand,
 products of little depth. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
@@ -58,6 +58,20 @@ def masked_attention(q, k, v, *bias):
 def windowed_attention(q, k, v, past, ahead):
     queries, keys = torch.arange(q.shape[2], device=q.device)[:, None], torch.arange(k.shape[2], device=q.device)
     return F.scaled_dot_product_attention(q, k, v, (keys <= queries + ahead) & (queries - keys <= past))
+
+
+def cached_attention(q, k, v, *added, scaled, paged, sharing):
+    """Keys and values of 8 bits and a scale of each token, or of pages that a table of batches names."""
+    def values(x, scale):
+        if paged:
+            x = x[added[0]].flatten(1, 2).transpose(1, 2)
+            scale = scale[added[0]].flatten(1, 2).transpose(1, 2) if scaled else None
+        if scaled:
+            x = (x.to(scale.dtype) * scale).to(q.dtype)
+        batch, heads, keys, depth = x.shape
+        return x[:, :, None].expand(batch, heads, sharing, keys, depth).reshape(batch, heads * sharing, keys, depth)
+    scales = added[-2:] if scaled else (None, None)
+    return F.scaled_dot_product_attention(q, values(k, scales[0]), values(v, scales[1]))
 
 
 def projected_attention(x, w, b, heads, causal):
@@ -116,7 +130,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, masked_attention,
-                                     windowed_attention, projected_attention, patches, narrow, experts, few_rows, joined, flat)}
+                                     windowed_attention, cached_attention, projected_attention, patches, narrow, experts, few_rows, joined, flat)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -159,7 +173,31 @@ def shapes(seed):
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
     found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
-    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16)
+    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16) + cached_shapes(r, 40)
+
+
+def cached_shapes(r, count):
+    found = []
+    for i in range(count):
+        scaled, paged = i % 3 < 2, i % 2 == 1
+        if not scaled and not paged:
+            continue
+        batch, heads, depth, page = r(1, 4), r(1, 9), r(1, 32) * 8, (4, 16, 32, 1)[r(0, 3)]
+        rows, sharing = (1, (1, 4, 7, 17)[r(0, 3)]) if i % 4 < 3 else (r(8, 16), 1)
+        keys = page * r(1, (5000 if rows == 1 else 600) // page)
+        dtype = ("bfloat16", "float16")[i // 4 % 2]
+        narrow = ("float8_e4m3fn", "int8", "float8_e5m2")[i % 5 % 3] if scaled else dtype
+        cache = (r(1, 60), page, heads) if paged else (batch, heads, keys)
+        sizes = [(batch, heads * sharing, rows, depth), *[(*cache, depth)] * 2]
+        types = [dtype, narrow, narrow]
+        if paged:
+            sizes.append((batch, keys // page))
+            types.append("int64")
+        if scaled:
+            sizes += [(*cache, 1)] * 2
+            types += ["float32"] * 2
+        found.append(("cached_attention", {"scaled": scaled, "paged": paged, "sharing": sharing}, sizes, types))
+    return found
 
 
 def windowed_shapes(r, count):
@@ -290,6 +328,8 @@ def random_input(size, dtype, scale, rows):
         ends = torch.sort((torch.rand(size, device="cuda") ** random.choice((0.3, 1, 3)) * (rows + 1)).int()).values
         ends[-1] = rows
         return ends
+    if dtype == "int64":  # which of so many pages, from the end too
+        return torch.randint(-rows, rows, size, device="cuda")
     if dtype == "int8":
         return torch.randint(-128, 128, size, device="cuda", dtype=torch.int8)
     return (torch.randn(size, device="cuda") * scale).to(getattr(torch, dtype))
@@ -320,12 +360,15 @@ def run(folder):
     done, worst, wrong = collections.Counter(), collections.defaultdict(float), 0
     for name in sorted(table, key=natural):
         function, arguments, sizes, dtype = table[name]
-        small = function not in ("attention", "masked_attention", "windowed_attention", "narrow")
+        small = function not in ("attention", "masked_attention", "windowed_attention", "cached_attention", "narrow")
         scales = [0.1 if i == 1 and small else 1.0 for i in range(len(sizes))]
         if function == "joined":
             scales[1:] = [sizes[0][1] ** -0.5] * (len(sizes) - 1)
-        inputs = [random_input(*each, sizes[0][0]) for each in zip(sizes, dtypes(sizes, dtype), scales)]
-        want = Call(function, arguments, exact=True)(*[x.double() for x in inputs])
+        if function == "cached_attention" and "int8" in dtype:
+            scales[-2:] = [0.02] * 2
+        counted = sizes[1 if function == "cached_attention" else 0][0]
+        inputs = [random_input(*each, counted) for each in zip(sizes, dtypes(sizes, dtype), scales)]
+        want = Call(function, arguments, exact=True)(*[x if x.dtype == torch.int64 else x.double() for x in inputs])
         want = torch.cat([x.flatten() for x in (want if isinstance(want, tuple) else (want,))])
         limit = arguments.get("out", dtypes(sizes, dtype)[0])
         most = max(LIMITS[limit], F8_LIMIT if limit == "float32" and function == "narrow" else 0)

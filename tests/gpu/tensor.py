@@ -1,6 +1,6 @@
 """Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
 
-    python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,training,convolutions,
+    python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,caches,training,convolutions,
                       channels_last,depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--dynamic]
                       [--seconds N] [--rounds N] [--json FILE]
 
@@ -32,7 +32,7 @@ from bench import capture, relative_error, run_kiln, time_in_turn
 from bound import Bound
 from matmul_ratio import loaded_cublaslt, start_service
 
-GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "training", "convolutions", "channels_last",
+GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "caches", "training", "convolutions", "channels_last",
           "depthwise", "chains", "models"]
 MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
 MOST_MODEL_ERROR = 6e-2

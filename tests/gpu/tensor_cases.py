@@ -184,6 +184,45 @@ def attention_case(name, batch, heads, kv, rows, keys, depth, causal=False):
                                                       randn(batch, kv, keys, depth)], {"torch": None})
 
 
+def cache_case(kind, batch, heads, kv, keys, depth, page=16):
+    """One query behind a cache of 8 bits with a scale, of all or of each token, of pages, or of 8 bits in pages."""
+    narrow = torch.int8 if "int8" in kind else torch.float8_e4m3fn if "f8" in kind else BF16
+    pages = "pages" in kind
+
+    def values(x, scale, table):
+        if pages:
+            x = x[table].flatten(1, 2).transpose(1, 2)
+        return x if narrow == BF16 else (x.to(scale.dtype) * scale).to(BF16)
+
+    def function(q, k, v, *added):
+        table = added[0] if pages else None
+        scales = added[-2:] if narrow != BF16 else (None, None)
+        return F.scaled_dot_product_attention(q, values(k, scales[0], table), values(v, scales[1], table),
+                                              enable_gqa=kv != heads)
+
+    def make():
+        cache = (batch * keys // page, page, kv, depth) if pages else (batch, kv, keys, depth)
+        size = 1 if narrow == BF16 else 20
+        inputs = [randn(batch, heads, 1, depth), *[randn(*cache, dtype=narrow, scale=size) for _ in range(2)]]
+        if pages:
+            inputs.append(torch.randperm(batch * keys // page, device=DEVICE).reshape(batch, -1))
+        if narrow != BF16:
+            size = (batch, kv, keys, 1) if "tokens" in kind else (kv, 1, 1)
+            inputs += [torch.rand(size, device=DEVICE) * 0.02 + 0.04 for _ in range(2)]
+        return inputs
+    return Case("caches", f"{kind} {batch}x{heads}/{kv}x1x{keys}x{depth}", function, make, {"torch": None}, "default")
+
+
+def caches():
+    yield cache_case("f8", 16, 32, 8, 4096, 128)
+    yield cache_case("f8", 16, 32, 32, 4096, 128)
+    yield cache_case("int8 tokens", 16, 32, 8, 4096, 128)
+    yield cache_case("pages", 16, 32, 8, 4096, 128)
+    yield cache_case("pages", 16, 32, 32, 1024, 64)
+    yield cache_case("pages of f8", 16, 32, 8, 4096, 128)
+    yield cache_case("pages of f8", 64, 32, 8, 1024, 64)
+
+
 def window_case(name, batch, heads, rows, depth, past, ahead=0):
     """Each query sees so many keys before its own and behind."""
     def seen(query, key):

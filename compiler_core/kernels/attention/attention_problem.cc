@@ -4,13 +4,41 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/passes/constant_value.h"
+#include "compiler_core/plan/attention/computed_operands.h"
 
 namespace kiln {
+
+namespace {
+
+// Whether `id` is nothing but Views and Gathers, or kInvalidNode.
+bool is_moved(const Graph& graph, NodeId id) {
+  while (id != kInvalidNode && (graph.node(id).op == Op::kView || graph.node(id).op == Op::kGather))
+    id = graph.node(id).operands[0];
+  return id == kInvalidNode || !is_elementwise(graph.node(id).op);
+}
+
+// Whether the value of `id` changes along an axis of its shape.
+bool varies_along(const Graph& graph, NodeId id, size_t axis) {
+  const Node& node = graph.node(id);
+  if (node.shape[axis].is(1)) return false;
+  if (node.op == Op::kView) return !std::get<ViewAttr>(node.attr).strides[axis].is(0);
+  if (!is_elementwise(node.op)) return true;
+  return std::ranges::any_of(node.operands, [&](NodeId x) { return varies_along(graph, x, axis); });
+}
+
+}  // namespace
 
 AttentionOperand attention_operand(const Graph& graph, NodeId id, bool tokens_last) {
   const Node& node = graph.node(id);
   std::vector<Dim> strides = contiguous_strides(node.shape);
   AttentionOperand operand;
+  if (!computed_operand(graph, id).empty()) {
+    operand.input = -1;
+    operand.computed = id;
+    for (size_t axis = 0; axis + 2 < node.shape.size(); ++axis)
+      operand.batch_strides.emplace_back(varies_along(graph, id, axis) ? 1 : 0);
+    return operand;
+  }
   const Node* source = &node;
   if (node.op == Op::kView) {
     const auto& view = std::get<ViewAttr>(node.attr);
@@ -96,6 +124,8 @@ AttentionProblem AttentionProblem::of(const Graph& workload) {
   problem.query = attention_operand(workload, first.operands[0], false);
   problem.key = attention_operand(workload, first.operands[1], true);
   problem.value = attention_operand(workload, second.operands[1], false);
+  problem.moves_operands =
+      is_moved(workload, problem.key.computed) && is_moved(workload, problem.value.computed);
   problem.result_axes = axes_of_result(workload, problem);
   if (!problem.pattern.normalised)
     for (NodeId id = 0; id < workload.size(); ++id)
@@ -125,6 +155,11 @@ AttentionProblem AttentionProblem::with_heads_as_rows() const {
     return packed;
   }
   return *this;
+}
+
+Status check_operands_lie_in_memory(const Workload& workload) {
+  if (!AttentionProblem::of(workload.graph).computes_operands()) return {};
+  return fail(Code::kUnsupported, "keys and values that are computed have kernels of few rows");
 }
 
 }  // namespace kiln

@@ -9,13 +9,16 @@
 
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/attention/mask_bounds.h"
+#include "compiler_core/plan/workload.h"
 
 namespace kiln {
 
 // How query, key or value lies in the input it is read from: element strides, of the tokens' rows,
-// of a head's columns and of each batch axis.
+// of a head's columns and of each batch axis. Of what the kernel computes there are no strides: 0 for
+// batch axes along which it is the same, 1 for others.
 struct AttentionOperand {
-  int input = 0;  // position among the workload's inputs
+  int input = 0;                   // position among the workload's inputs
+  NodeId computed = kInvalidNode;  // the node that it is, where it is computed
   Dim offset = 0;
   std::vector<Dim> batch_strides;
   Dim row_stride = 0;     // from token to token
@@ -46,13 +49,22 @@ struct AttentionProblem {
 
   // REQUIRES: `workload` keeps the rules of kAttention.
   static AttentionProblem of(const Graph& workload);
+  // Whether key or value is computed as it is read, which few kernels do (computed_operands.h).
+  bool computes_operands() const {
+    return key.computed != kInvalidNode || value.computed != kInvalidNode;
+  }
+  // Whether all that is computed of them is where they lie: pages.
+  bool moves_operands = false;
   // The same problem with the heads that share keys and values as its rows, where each has one query
   // only: its batch axis `heads_axis` counts 1. The problem itself where there are no such heads.
   AttentionProblem with_heads_as_rows() const;
 };
 
-// Where a matmul's operand lies: a View of an Input, or an Input. `tokens_last`: the last of its axes
+// Where a matmul's operand lies: a View of an Input, an Input, or what is computed of such. `tokens_last`: the last of its axes
 // counts tokens, and the one before it is a head's.
 AttentionOperand attention_operand(const Graph& graph, NodeId id, bool tokens_last);
+
+// For templates whose kernels read keys and values as they lie.
+Status check_operands_lie_in_memory(const Workload& workload);
 
 }  // namespace kiln

@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/size.h"
+#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -17,6 +19,14 @@ std::string print_size(std::string_view type, std::string_view name, const Dim& 
              ? fmt::format("  static constexpr {} {} = {};\n", type, name, size.constant())
              : fmt::format("  {} {};\n", type, name);
 }
+
+// Neighbours that a vector has: what a lane of the tensor cores holds of a row, or, where keys or values are
+// computed, a chunk of shared memory.
+int lanes_of(const AttentionProblem& problem) {
+  if (problem.computes_operands()) return static_cast<int>(16 / size_of(problem.stored));
+  return is_multiple(problem.keys, 2) && problem.columns % 2 == 0 ? 2 : 1;
+}
+
 }  // namespace
 
 std::string statements(ExpressionPrinter& printer) {
@@ -39,11 +49,12 @@ AttentionText::AttentionText(const Graph& graph, AttentionProblem problem, int64
       rows_(rows),
       keys_(keys),
       problem_(std::move(problem)),
-      lanes_(is_multiple(problem_.keys, 2) && problem_.columns % 2 == 0 ? 2 : 1),
+      lanes_(lanes_of(problem_)),
       row_blocks_(ceil_text(problem_.rows, rows)) {}
 
 // Whether rows of a head come in aligned chunks of 16 bytes.
 bool AttentionText::is_async(const AttentionOperand& operand) const {
+  if (operand.computed != kInvalidNode) return address(operand).has_value();
   const int64_t chunk = 16 / size_of(problem_.stored);
   return operand.column_stride.is(1) && is_multiple(operand.offset, chunk) &&
          is_multiple(operand.row_stride, chunk) &&
@@ -56,7 +67,9 @@ std::string AttentionText::print_operand(std::string_view name,
   return fmt::format("struct {} {{\n  using stored = {};\n", name, memory_type(problem_.stored)) +
          print_size("index_t", "token_stride", operand.row_stride) +
          print_size("index_t", "stride", operand.column_stride) +
-         fmt::format("  static constexpr bool async = {};\n}};\n", is_async(operand));
+         fmt::format("  static constexpr bool async = {}, addressed = {}, computed = {};\n}};\n",
+                     is_async(operand), operand.computed != kInvalidNode && is_async(operand),
+                     operand.computed != kInvalidNode && !is_async(operand));
 }
 std::string AttentionText::print_sizes() const {
   std::string text = "  Problem problem;\n";
@@ -88,11 +101,12 @@ std::string AttentionText::print_problem() const {
              "  static constexpr int depth = {}, columns = {};\n"
              "  static constexpr bool has_reach = {}, has_past = {}, has_within = {};\n"
              "  static constexpr bool normalised = {}, guarded = {}, has_log_sums = {};\n"
-             "  static constexpr bool whole_rows = {}, whole_keys = {};\n",
+             "  static constexpr bool whole_rows = {}, whole_keys = {};\n"
+             "  static constexpr int score_lanes = {};\n",
              problem_.depth, problem_.columns, problem_.mask.reach.has_value(),
              problem_.mask.past.has_value(), has_within(), problem_.pattern.normalised,
              problem_.pattern.guarded, problem_.outputs.log_sums >= 0,
-             is_multiple(problem_.rows, rows_), is_multiple(problem_.keys, keys_)) +
+             is_multiple(problem_.rows, rows_), is_multiple(problem_.keys, keys_), score_lanes()) +
          print_size("int", "rows", problem_.rows) + print_size("int", "keys", problem_.keys) +
          print_size("int", "reach", problem_.mask.reach.value_or(0)) +
          print_size("int", "past", problem_.mask.past.value_or(0)) +
@@ -101,11 +115,108 @@ std::string AttentionText::print_problem() const {
 
 std::string AttentionText::print_pointer(std::string_view name,
                                          const AttentionOperand& operand) const {
+  if (operand.computed != kInvalidNode) return print_value(name, operand);
   std::string offset = long_text(operand.offset);
   for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
     if (!operand.batch_strides[axis].is(0))
       offset += fmt::format(" + batch{} * {}", axis, long_text(operand.batch_strides[axis]));
   return fmt::format("  const auto* {} = in{} + ({});\n", name, operand.input, offset);
+}
+
+// [batch..., token, column], or, of a key, [batch..., column, token].
+std::vector<Index> AttentionText::place_of(const AttentionOperand& operand) const {
+  const bool is_key = &operand == &problem_.key;
+  const LoopVar token{"token", LoopVar::Kind::kScalar, Level::kInner, 0, problem_.keys};
+  const LoopVar column{"column",
+                       LoopVar::Kind::kVector,
+                       Level::kInner,
+                       0,
+                       is_key ? problem_.depth : problem_.columns,
+                       lanes_};
+  std::vector<Index> at;
+  for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
+    at.push_back(static_cast<int>(axis) == problem_.heads_axis ? Index(0) : batch_index(axis));
+  at.emplace_back(is_key ? column : token);
+  at.emplace_back(is_key ? token : column);
+  return at;
+}
+
+std::optional<std::string> AttentionText::address(const AttentionOperand& operand) const {
+  if (is_elementwise(graph_.node(operand.computed).op)) return std::nullopt;
+  ExpressionPrinter printer(graph_, Dialect::kCuda);
+  printer.whole_vectors(lanes_);
+  const auto text = printer.vector_address(operand.computed, place_of(operand), lanes_);
+  if (!text) return std::nullopt;
+  return fmt::format("{}    return {};\n", statements(printer), *text);
+}
+
+// Of what `computed` is made of by arithmetic, what has most bytes: an input, a View of one, or what is
+// gathered from one. `at` becomes an index of its shape, for `printer`. kInvalidNode: several Views read it.
+NodeId AttentionText::widest_read(NodeId computed, ExpressionPrinter& printer,
+                                  std::vector<Index>& at) const {
+  // Of the largest input below.
+  const std::function<double(NodeId)> bytes = [&](NodeId id) {
+    const Node& node = graph_.node(id);
+    if (node.op == Op::kInput)
+      return static_cast<double>(size_at_hints(graph_, numel(node.shape))) *
+             static_cast<double>(size_of(node.dtype));
+    double most = 0;
+    for (const NodeId x : node.operands) most = std::max(most, bytes(x));
+    return most;
+  };
+  const auto readers = [&](NodeId id) {
+    return std::ranges::count_if(graph_.nodes(), [&](const Node& node) {
+      return std::ranges::find(node.operands, id) != node.operands.end();
+    });
+  };
+  bool is_alone = true, is_elsewhere = false;
+  NodeId id = computed;
+  while (true) {
+    const Node& node = graph_.node(id);
+    NodeId below = id;
+    while (graph_.node(below).op == Op::kView) below = graph_.node(below).operands[0];
+    is_alone = is_alone && (id == computed || readers(id) == 1);
+    if (is_elementwise(node.op)) {
+      id = *std::ranges::max_element(node.operands, {}, bytes);
+    } else if (is_elementwise(graph_.node(below).op)) {
+      at = printer.viewed(node, at);
+      id = node.operands[0];
+      is_elsewhere = true;
+    } else {
+      const bool is_read = traits(graph_.node(below).op).kind != OpKind::kSource ||
+                           graph_.node(below).op == Op::kInput;
+      return is_read && (is_alone || !is_elsewhere) ? id : kInvalidNode;
+    }
+  }
+}
+
+std::string AttentionText::print_value(std::string_view name,
+                                       const AttentionOperand& operand) const {
+  constexpr std::string_view kLive = "    [[maybe_unused]] const AllLanes live{};\n";
+  if (const auto found = address(operand))
+    return fmt::format("  const auto {} = [&](index_t token, index_t column) {{\n{}  }};\n", name,
+                       *found);
+  ExpressionPrinter first(graph_, Dialect::kCuda), second(graph_, Dialect::kCuda);
+  first.whole_vectors(lanes_);
+  second.whole_vectors(lanes_);
+  std::vector<Index> at = place_of(operand);
+  const NodeId read = widest_read(operand.computed, first, at);
+  std::string type = "int", raw = "int raw = 0;";
+  if (read != kInvalidNode) {
+    type = fmt::format("Packed<{}>", memory_type(graph_.node(read).dtype));
+    raw = type + " raw;";
+    first.load_packed(read, at, "raw", false);
+    second.bind_packed(read, "raw");
+  }
+  const std::string result = second.value(operand.computed, place_of(operand)).name;
+  return fmt::format(
+      "  const auto read_{0} = [&](index_t token, index_t column) {{\n{1}    {6}\n{3}"
+      "    return raw;\n  }};\n"
+      "  const auto value_of_{0} = [&]([[maybe_unused]] const {2}& raw, index_t token, index_t "
+      "column) {{\n{1}{4}"
+      "    return {5};\n  }};\n"
+      "  const Computed {0}{{read_{0}, value_of_{0}}};\n",
+      name, kLive, type, statements(first), statements(second), result, raw);
 }
 
 std::string AttentionText::print_pointers() const {
@@ -131,24 +242,28 @@ std::string AttentionText::print_scores(NodeId sums) const {
          print_score("within", has_within() ? problem_.mask.within : problem_.pattern.scores, sums);
 }
 
+Index AttentionText::batch_index(size_t axis) const {
+  return LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar, Level::kKernel, 0,
+                 problem_.batch[axis]};
+}
+
 // [batch..., row, column].
-std::vector<Index> AttentionText::place(const Dim& width) const {
+std::vector<Index> AttentionText::place(const Dim& width, int lanes) const {
   const LoopVar row{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, problem_.rows};
   const auto is_row = [&](size_t axis) { return static_cast<int>(axis) == problem_.heads_axis; };
   std::vector<Index> at;
   for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
-    at.push_back(is_row(axis) ? row
-                              : LoopVar{fmt::format("batch{}", axis), LoopVar::Kind::kScalar,
-                                        Level::kKernel, 0, problem_.batch[axis]});
+    at.push_back(is_row(axis) ? Index(row) : batch_index(axis));
   at.push_back(problem_.heads_axis >= 0 ? Index(0) : row);
-  at.push_back(LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, width, lanes_});
+  const auto kind = lanes == lanes_ ? LoopVar::Kind::kVector : LoopVar::Kind::kScalar;
+  at.push_back(LoopVar{"column", kind, Level::kInner, 0, width, lanes});
   return at;
 }
 
 std::string AttentionText::print_score(std::string_view name, NodeId scores, NodeId sums) const {
   ExpressionPrinter printer(graph_, Dialect::kCuda);
   printer.bind(sums, {"sums", Level::kInner});
-  const std::string result = printer.value(scores, place(problem_.keys)).name;
+  const std::string result = printer.value(scores, place(problem_.keys, score_lanes())).name;
   return fmt::format(
       "  const auto {} = [&](vf32 sums, index_t row, index_t column) {{\n"
       "    [[maybe_unused]] const AllLanes live{{}};\n{}    return {};\n  }};\n",
@@ -159,7 +274,7 @@ std::string AttentionText::print_store() const {
   ExpressionPrinter printer(graph_, Dialect::kCuda);
   printer.bind(problem_.result, {"value", Level::kInner});
   if (problem_.sum_view != kInvalidNode) printer.bind(problem_.sum_view, {"sum", Level::kInner});
-  const std::vector<Index> product = place(problem_.columns);
+  const std::vector<Index> product = place(problem_.columns, lanes_);
   std::vector<Index> at;
   for (int axis : problem_.result_axes) at.push_back(product[static_cast<size_t>(axis)]);
   printer.store(problem_.outputs.result, at);
@@ -174,7 +289,7 @@ std::string AttentionText::print_store_log_sum() const {
   if (problem_.outputs.log_sums >= 0) {
     ExpressionPrinter printer(graph_, Dialect::kCuda);
     printer.bind(problem_.pattern.log_sums, {"log_sum", Level::kInner, true});
-    std::vector<Index> at = place(problem_.columns);
+    std::vector<Index> at = place(problem_.columns, lanes_);
     at.pop_back();
     const NodeId wanted = graph_.outputs()[static_cast<size_t>(problem_.outputs.log_sums)];
     if (graph_.node(wanted).shape.size() > at.size()) at.emplace_back(0);  // an axis of size 1

@@ -92,6 +92,7 @@ const KernelTemplate& cpu_attention() {
       .version = 3,
       .backend = Backend::kCpu,
       .family = Family::kAttention,
+      .check = check_operands_lie_in_memory,
       .candidates = cpu_attention_candidates,
       .print = print_cpu_attention,
       .adapt = adapt,

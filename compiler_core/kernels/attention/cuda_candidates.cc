@@ -52,9 +52,10 @@ std::vector<Schedule> cuda_attention_candidates(const Workload& workload, const 
 
 const KernelTemplate& cuda_attention() {
   static const PrintedTemplate<CudaAttentionSchedule> made({
-      .version = 10,
+      .version = 11,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
+      .check = check_operands_lie_in_memory,
       .candidates = cuda_attention_candidates,
       .print = print_cuda_attention,
   });

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <span>
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
@@ -100,6 +101,16 @@ bool has_room(const CudaFewRowsAttentionSchedule& schedule, const AttentionProbl
          schedule.splits <= limits.max_cluster;
 }
 
+// The same where keys and values are computed, and what they are made of may wait.
+bool registers_hold_computed(const CudaFewRowsAttentionSchedule& schedule,
+                             const AttentionProblem& problem) {
+  constexpr int64_t kOfSm = 65536, kMost = 255, kWaiting = 32, kElsewhere = 56;
+  const int64_t held =
+      round_up(problem.columns, int64_t{16}) / 2 + schedule.keys + kWaiting + kElsewhere;
+  return held <= std::min(kMost, kOfSm / schedule.threads() / 8 * 8) &&
+         registers_hold(schedule.keys, problem);
+}
+
 std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
                                                     const Target& target) {
   const AttentionProblem problem = AttentionProblem::of(workload.graph).with_heads_as_rows();
@@ -110,19 +121,29 @@ std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
   // cluster of more waits longer for one another than its blocks read faster.
   int enough = 1;
   while (enough < limits.max_cluster && blocks * enough * 5 < int64_t{limits.sms} * 2) enough *= 2;
-  // As they came out (tests/gpu/LOG.md, "Attention of one row"): of heads of 128, tiles of 16 keys.
+  // As they came out (tests/gpu/LOG.md, "Attention of one row", "Caches that a step does not read as they
+  // lie"): of heads of 128, tiles of 16 keys. What is computed waits in registers, and no stage does.
   constexpr CudaFewRowsAttentionSchedule kSchedules[] = {
       {8, 16, 2, 1}, {4, 32, 3, 1}, {8, 32, 2, 1}, {8, 16, 3, 1},
       {4, 64, 2, 1}, {4, 16, 4, 1}, {2, 16, 2, 1}, {8, 16, 2, 2}};
+  constexpr CudaFewRowsAttentionSchedule kOfComputed[] = {
+      {12, 16, 1, 1}, {8, 16, 1, 1}, {4, 16, 1, 2}, {10, 16, 1, 1},
+      {8, 16, 1, 2},  {4, 16, 1, 1}, {2, 16, 1, 1}};
+  using Schedules = std::span<const CudaFewRowsAttentionSchedule>;
   std::vector<Schedule> space;
-  for (CudaFewRowsAttentionSchedule schedule : kSchedules) {
+  for (CudaFewRowsAttentionSchedule schedule :
+       problem.moves_operands ? Schedules(kSchedules) : Schedules(kOfComputed)) {
     schedule.splits = std::min(schedule.splits * enough, limits.max_cluster);
     const int64_t at_once = int64_t{schedule.splits} * schedule.warps * schedule.keys;
     const bool idle = at_once > 32 && at_once >= 2 * problem.keys.constant();
-    if (!idle && has_room(schedule, problem, limits) && registers_hold(schedule.keys, problem) &&
-        space.size() < kMostCandidates)
+    const bool holds = problem.moves_operands ? registers_hold(schedule.keys, problem)
+                                              : registers_hold_computed(schedule, problem);
+    if (!idle && has_room(schedule, problem, limits) && holds && space.size() < kMostCandidates)
       add_unless_present(space, to_schedule(schedule));
   }
+  // Few keys that no other template reads; its room any device has.
+  if (space.empty() && problem.computes_operands())
+    space.push_back(to_schedule(CudaFewRowsAttentionSchedule{2, 16, 1, 1}));
   return space;
 }
 
@@ -156,7 +177,7 @@ int64_t CudaFewRowsAttentionSchedule::shared_bytes(const AttentionProblem& probl
 
 const KernelTemplate& cuda_few_rows_attention() {
   static const PrintedTemplate<CudaFewRowsAttentionSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .check = check_few_rows_attention,

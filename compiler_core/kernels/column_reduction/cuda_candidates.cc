@@ -330,7 +330,7 @@ std::optional<CudaColumnReductionSchedule> adapt(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_column_reduction() {
   static const PrintedTemplate<CudaColumnReductionSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kColumnReduction,
       .candidates = cuda_column_reduction_candidates,

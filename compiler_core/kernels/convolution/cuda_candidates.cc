@@ -35,7 +35,7 @@ double cuda_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_convolution() {
   static const PrintedTemplate<CudaConvolutionSchedule> made({
-      .version = 11,
+      .version = 12,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_channels_are_second,

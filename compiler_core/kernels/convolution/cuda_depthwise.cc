@@ -235,7 +235,7 @@ Result<Source> print_cuda_depthwise(const Graph& graph, const CudaDepthwiseSched
 
 const KernelTemplate& cuda_depthwise() {
   static const PrintedTemplate<CudaDepthwiseSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_cuda_depthwise,

@@ -229,7 +229,7 @@ Result<Source> print_channels_last(const Graph& graph,
 
 const KernelTemplate& cuda_depthwise_channels_last() {
   static const PrintedTemplate<CudaDepthwiseChannelsLastSchedule> made({
-      .version = 3,
+      .version = 4,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_channels_last,

@@ -78,7 +78,7 @@ namespace {
 class CustomTemplate final : public KernelTemplate {
  public:
   std::string_view name() const override { return "custom"; }
-  int version() const override { return 2; }
+  int version() const override { return 3; }
   bool covers(const Workload& workload, const Target& target) const override {
     return workload.family == Family::kCustom &&
            (target.backend == Backend::kCuda ? sm_number(target) >= 80 : vector_bytes(target) > 0);

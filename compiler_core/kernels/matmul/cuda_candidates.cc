@@ -354,7 +354,7 @@ double efficiency(const Workload& workload) {
 
 const KernelTemplate& cuda_matmul() {
   static const PrintedTemplate<CudaMatmulSchedule> made({
-      .version = 11,
+      .version = 12,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_operands_are_stored,
@@ -384,7 +384,7 @@ std::optional<CudaNarrowMatmulSchedule> adapt_narrow(const Graph& /*graph*/,
 
 const KernelTemplate& cuda_narrow_matmul() {
   static const PrintedTemplate<CudaNarrowMatmulSchedule> made({
-      .version = 14,
+      .version = 15,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_cuda_narrow,

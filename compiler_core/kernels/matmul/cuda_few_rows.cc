@@ -130,7 +130,7 @@ bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
 
 const KernelTemplate& cuda_few_rows() {
   static const PrintedTemplate<CudaFewRowsSchedule> made({
-      .version = 6,
+      .version = 7,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_few_rows,

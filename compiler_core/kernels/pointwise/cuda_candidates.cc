@@ -148,7 +148,7 @@ std::optional<CudaPointwiseSchedule> adapt(const Graph& graph, CudaPointwiseSche
 
 const KernelTemplate& cuda_pointwise() {
   static const PrintedTemplate<CudaPointwiseSchedule> made({
-      .version = 7,
+      .version = 8,
       .backend = Backend::kCuda,
       .family = Family::kPointwise,
       .candidates = cuda_pointwise_candidates,

@@ -44,7 +44,7 @@ std::vector<Schedule> cpu_candidates(const Workload& workload, const Target& tar
 
 const KernelTemplate& cuda_row_update() {
   static const PrintedTemplate<CudaRowUpdateSchedule> made({
-      .version = 2,
+      .version = 3,
       .backend = Backend::kCuda,
       .family = Family::kRowUpdate,
       .check = check_row_update,

@@ -251,6 +251,10 @@ Index ExpressionPrinter::place(NodeId id, Indices at) const {
 
 void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& packed, bool copies) {
   const Node& node = graph_.node(id);
+  if (node.op == Op::kGather)
+    return load_packed(node.operands[0], gathered(node, at), packed, copies);
+  if (node.op == Op::kView && !lies_in_memory(id))
+    return load_packed(node.operands[0], viewed(node, at), packed, copies);
   const Index from = place(id, at);
   const NodeId source = node.op == Op::kView ? node.operands[0] : id;
   const std::string& pointer = buffers_.at(source).pointer;

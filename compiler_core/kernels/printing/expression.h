@@ -69,9 +69,13 @@ class ExpressionPrinter {
   void bind_packed(NodeId node, std::string packed);
   void unbind(NodeId node);
 
-  // Emits, in the innermost statements, what brings an input or a View of one to `packed`: an
-  // assignment, or, where `copies` and it lies there as a vector, a copy_packed() into it.
+  // Emits, in the innermost statements, what brings an input, or Views of one and Gathers from one, to
+  // `packed`: an assignment, or, where `copies` and it lies there as a vector, a copy_packed() into it.
   void load_packed(NodeId node, std::span<const Index> at, const std::string& packed, bool copies);
+  // Where that lies, as C text, if it is a vector of so many lanes from a multiple of their number on.
+  std::optional<std::string> vector_address(NodeId node, std::span<const Index> at, int64_t lanes);
+  // The index of what a View of no input reads of its operand.
+  std::vector<Index> viewed(const Node& view, std::span<const Index> at);
   // The element of its buffer that an input, or a View of one, reads at an index.
   Index place(NodeId node, std::span<const Index> at) const;
 
@@ -155,6 +159,8 @@ class ExpressionPrinter {
                       int64_t& alignment) const;
   Register read(const Node& node, std::span<const Part> parts, Indices at, bool alike);
   Register gather(const Node& node, Indices at);
+  // The index of what a Gather reads of its table.
+  std::vector<Index> gathered(const Node& node, Indices at);
   // `at`: in the row-major order of the node.
   Register random(const Node& node, const Index& at);
   Register choose(DType dtype, const Condition& condition, const Register& yes, const Register& no);

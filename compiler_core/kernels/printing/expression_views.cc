@@ -90,6 +90,13 @@ std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape
   return at;
 }
 
+std::vector<Index> ExpressionPrinter::viewed(const Node& node, Indices at) {
+  const auto& view = std::get<ViewAttr>(node.attr);
+  Index flat(view.offset);
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
+  return coordinates(flat, graph_.node(node.operands[0]).shape);
+}
+
 Register ExpressionPrinter::view(const Node& node, Indices at) {
   const auto& view = std::get<ViewAttr>(node.attr);
   Index flat(view.offset);
@@ -274,11 +281,10 @@ Register ExpressionPrinter::concat(const Node& node, Indices at) {
   return *result;
 }
 
-Register ExpressionPrinter::gather(const Node& node, Indices at) {
+std::vector<Index> ExpressionPrinter::gathered(const Node& node, Indices at) {
   const size_t index_rank = graph_.node(node.operands[1]).shape.size();
-  const Node& from = graph_.node(node.operands[0]);
   const Register index = value(node.operands[1], at.first(index_rank));
-  const Dim& rows = from.shape[0];
+  const Dim& rows = graph_.node(node.operands[0]).shape[0];
   LoopVar row{fresh(), index.splat ? LoopVar::Kind::kScalar : LoopVar::Kind::kLanes, index.level, 0,
               rows};
   emit(index.level,
@@ -286,7 +292,25 @@ Register ExpressionPrinter::gather(const Node& node, Indices at) {
                    row.name, index.name, rows, index.splat ? "[0]" : ""));
   std::vector<Index> inner = {row};
   inner.insert(inner.end(), at.begin() + static_cast<std::ptrdiff_t>(index_rank), at.end());
-  return value(node.operands[0], inner);
+  return inner;
+}
+
+Register ExpressionPrinter::gather(const Node& node, Indices at) {
+  return value(node.operands[0], gathered(node, at));
+}
+
+std::optional<std::string> ExpressionPrinter::vector_address(NodeId id, Indices at, int64_t lanes) {
+  const Node& node = graph_.node(id);
+  if (node.op == Op::kGather) return vector_address(node.operands[0], gathered(node, at), lanes);
+  if (lies_in_memory(id)) {
+    const Index from = place(id, at);
+    if (from.has_lanes() || !from.lane_stride().is(1) || from.alignment(lanes) != lanes)
+      return std::nullopt;
+    const NodeId source = node.op == Op::kView ? node.operands[0] : id;
+    return fmt::format("{} + {}", buffers_.at(source).pointer, from.text());
+  }
+  if (node.op == Op::kView) return vector_address(node.operands[0], viewed(node, at), lanes);
+  return std::nullopt;
 }
 
 }  // namespace kiln

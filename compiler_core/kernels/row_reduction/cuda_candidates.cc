@@ -375,7 +375,7 @@ std::vector<Schedule> with_other_threads(const Graph& graph, std::vector<Schedul
 
 const KernelTemplate& cuda_row_reduction() {
   static const PrintedTemplate<CudaRowReductionSchedule> made({
-      .version = 6,
+      .version = 7,
       .backend = Backend::kCuda,
       .family = Family::kRowReduction,
       .candidates = cuda_row_reduction_candidates,

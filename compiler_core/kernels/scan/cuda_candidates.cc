@@ -86,7 +86,7 @@ std::optional<CudaScanSchedule> adapt(const Graph& graph, CudaScanSchedule chose
 
 const KernelTemplate& cuda_scan() {
   static const PrintedTemplate<CudaScanSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kScan,
       .candidates = cuda_scan_candidates,

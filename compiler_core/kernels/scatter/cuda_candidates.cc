@@ -44,7 +44,7 @@ std::optional<CudaScatterSchedule> adapt(const Graph& graph, CudaScatterSchedule
 
 const KernelTemplate& cuda_scatter() {
   static const PrintedTemplate<CudaScatterSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kScatter,
       .candidates = cuda_scatter_candidates,

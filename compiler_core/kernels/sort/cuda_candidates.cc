@@ -54,7 +54,7 @@ std::optional<CudaSortSchedule> adapt(const Graph& graph, CudaSortSchedule chose
 
 const KernelTemplate& cuda_sort() {
   static const PrintedTemplate<CudaSortSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kSort,
       .candidates = cuda_sort_candidates,

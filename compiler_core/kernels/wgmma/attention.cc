@@ -246,6 +246,7 @@ TriedSchedules schedules_for(const AttentionProblem& problem) {
 }  // namespace
 
 Status check_wgmma_attention(const Workload& workload) {
+  TRY_STATUS(check_operands_lie_in_memory(workload));
   const Graph& graph = workload.graph;
   const AttentionProblem problem = AttentionProblem::of(graph);
   if (!is_16_bit_float(problem.stored) ||
@@ -310,7 +311,7 @@ std::optional<WgmmaAttentionSchedule> adapt_wgmma_attention(const Graph& graph,
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 14,
+      .version = 15,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

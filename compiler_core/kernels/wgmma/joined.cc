@@ -269,7 +269,7 @@ Result<Source> print_wgmma_joined(const Graph& graph, const WgmmaJoinedSchedule&
 
 const KernelTemplate& wgmma_joined() {
   static const PrintedTemplate<WgmmaJoinedSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",

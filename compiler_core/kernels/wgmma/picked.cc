@@ -145,7 +145,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 10,
+      .version = 11,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

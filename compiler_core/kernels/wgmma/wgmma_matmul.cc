@@ -175,7 +175,7 @@ double wgmma_efficiency(const MatmulProblem& problem) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 15,
+      .version = 16,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -78,6 +78,8 @@ class Arranger {
 
   // Where an operand is a View of a View, the inner one's axes have to be kept apart.
   void add_cuts(NodeId operand, const Dim& batches, AxisCuts& cuts) const {
+    if (is_elementwise(node(operand).op))
+      for (NodeId id : node(operand).operands) add_cuts(id, batches, cuts);
     for (NodeId id = operand; node(id).op == Op::kView; id = node(id).operands[0]) {
       Shape sizes;
       Dim count = 1;
@@ -161,20 +163,39 @@ class Arranger {
 
   // An operand is declared with its two last axes; the batch axes are divided anew.
   void copy_operand(NodeId id, std::initializer_list<Dim> rest) {
+    operands_[id] = copy_value(id, shape_of(batch_, rest));
+  }
+
+  // What an operand is, or is computed of, in another shape of as many elements.
+  NodeId copy_value(NodeId id, const Shape& shape) {
     std::vector<NodeId> chain = {id};
     while (node(chain.back()).op == Op::kView) chain.push_back(node(chain.back()).operands[0]);
-    if (node(chain.back()).op != Op::kInput) {
-      operands_[id] = builder_.fail_with(
+    const Node& source = node(chain.back());
+    builder_.set_origin(graph_.origin_of(id));
+    if (chain.size() == 1 && is_elementwise(source.op)) return copy_computed(source, shape);
+    NodeId x = kInvalidNode;
+    if (source.op == Op::kInput) {
+      x = builder_.reshape(map_.at(chain.back()), source.shape);
+    } else if (is_elementwise(source.op)) {
+      x = copy_computed(source, source.shape);
+    } else if (source.op == Op::kGather || traits(source.op).kind == OpKind::kSource) {
+      Node made = source;
+      for (NodeId& operand : made.operands) operand = copy_value(operand, node(operand).shape);
+      x = builder_.add(std::move(made));
+    } else {
+      return builder_.fail_with(
           {Code::kUnsupported, "an attention operand is no view of an input", 0});
-      return;
     }
-    NodeId x = map_.at(chain.back());
-    x = builder_.reshape(x, node(chain.back()).shape);
     for (size_t i = chain.size() - 1; i-- > 0;) {
       const auto& view = std::get<ViewAttr>(node(chain[i]).attr);
       x = builder_.view(x, node(chain[i]).shape, view.strides, view.offset);
     }
-    operands_[id] = builder_.reshape(x, shape_of(batch_, rest));
+    return builder_.reshape(x, shape);
+  }
+  NodeId copy_computed(Node made, const Shape& shape) {
+    for (NodeId& operand : made.operands) operand = copy_value(operand, shape);
+    made.shape = shape;
+    return builder_.add(std::move(made));
   }
 
   // A node of the old shape `full`, or of one element a row of it, in the new shapes.

@@ -18,7 +18,9 @@
 // Nodes outside read only product and what follows it, and log_sums; with weights = e, row_sum too.
 //
 // kAttention, beyond the rules of every family: the nodes of one such pattern, and
-//  - query, key and value are Inputs or Views of Inputs, all three of one dtype: f32, f16 or bf16;
+//  - query, key and value are Inputs or Views of Inputs, all three of one dtype: f32, f16 or bf16; where
+//    m is at most 16, key and value may be computed (computed_operands.h): of elementwise nodes, Gathers,
+//    and Views of them;
 //  - scores read Inputs of their shape and Views of leaves;
 //  - there is one output beside log_sums, of shape U: [b..., m, d] with all axes but the last in any
 //    order. It is the product, or the one View of it that brings it into that order, or elementwise nodes of

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "compiler_core/plan/attention/attention.h"
+#include "compiler_core/plan/attention/computed_operands.h"
 
 namespace kiln {
 namespace {
@@ -18,9 +19,13 @@ class Rules {
   Status check() {
     TRY_STATUS(operands());
     TRY_STATUS(result());
+    std::set<NodeId> of_operands;
+    for (NodeId matmul : {pattern_.query_key, pattern_.product})
+      for (NodeId id : computed_operand(graph_, node(matmul).operands[1])) of_operands.insert(id);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& x = node(id);
       if (is_leaf(x.op) || inside_.count(id) || id == pattern_.product || id == result_) continue;
+      if (of_operands.contains(id)) continue;
       if (x.op == Op::kView && is_leaf(node(x.operands[0]).op)) continue;
       if (!is_elementwise(x.op)) return refuse(x, "is no part of an attention kernel");
       const bool of_scores = x.shape == node(pattern_.scores).shape && id < pattern_.scores;
@@ -40,12 +45,14 @@ class Rules {
   }
 
   Status operands() const {
+    TRY_STATUS(check_computed_operands(graph_, pattern_));
     const auto& first = node(pattern_.query_key).operands;
     const NodeId value = node(pattern_.product).operands[1];
     for (NodeId id : {first[0], first[1], value}) {
       const Node& x = node(id);
       const bool view = x.op == Op::kView && node(x.operands[0]).op == Op::kInput;
-      if (x.op != Op::kInput && !view)
+      const bool is_computed = id != first[0] && !computed_operand(graph_, id).empty();
+      if (x.op != Op::kInput && !view && !is_computed)
         return refuse(x, "an attention operand is no view of an input");
       if (x.dtype != node(value).dtype) return refuse(x, "attention operands have one dtype");
       if (x.dtype != DType::kF32 && x.dtype != DType::kF16 && x.dtype != DType::kBF16)

@@ -7,6 +7,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/attention/attention_gradient.h"
+#include "compiler_core/plan/attention/computed_operands.h"
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
@@ -48,7 +49,9 @@ class Chooser {
         states_(static_cast<size_t>(graph.size())),
         reads_(static_cast<size_t>(graph.size())),
         loads_(graph, [this](NodeId id) { return is_buffer(id); }),
-        in_place_(static_cast<size_t>(graph.size()), false) {
+        in_place_(rules.computes_keys ? computed_by_attention(graph, users_, attention_of_)
+                                      : std::vector<bool>(static_cast<size_t>(graph.size()))),
+        in_operand_(in_place_) {
     values_.stored.assign(static_cast<size_t>(graph.size()), false);
     for (NodeId id = 0; id < graph.size(); ++id)
       if (attention_of_[static_cast<size_t>(id)].is_log_sums)
@@ -107,6 +110,7 @@ class Chooser {
     State& result = states_[static_cast<size_t>(id)];
     if (attention_product(id) != kInvalidNode) return attention(id);
     if (in_gradient_[static_cast<size_t>(id)]) return gradient(id);
+    if (in_operand_[static_cast<size_t>(id)]) return operand_of_attention(id);
     bound_reads(id);
     switch (traits(n.op).kind) {
       case OpKind::kSource:
@@ -458,6 +462,7 @@ class Chooser {
     if (attention_of_[static_cast<size_t>(id)].is_log_sums) store(id);
     for (NodeId operand : node(id).operands) {
       if (attention_product(operand) == product) continue;
+      if (in_operand_[static_cast<size_t>(operand)]) continue;
       if (node(id).op == Op::kMatmul)
         store_below_views(operand);
       else if (!repeats_batches(operand, product))
@@ -475,6 +480,14 @@ class Chooser {
     store(epilogue.end);
     if (epilogue.view != kInvalidNode) epilogue_of_[static_cast<size_t>(epilogue.view)] = product;
     for (NodeId member : epilogue.nodes) epilogue_of_[static_cast<size_t>(member)] = product;
+  }
+
+  // Part of a key or value that a kernel of attention computes as it reads it.
+  void operand_of_attention(NodeId id) {
+    for (NodeId operand : node(id).operands)
+      if (!in_operand_[static_cast<size_t>(operand)] &&
+          traits(node(operand).op).kind != OpKind::kSource)
+        store_below_views(operand);
   }
 
   // Whether the scores read `id` of fewer batches, in halves or not: repeated in a View of a View.
@@ -525,6 +538,7 @@ class Chooser {
   std::vector<bool> in_gradient_;  // by node: inside of the gradient of an attention
   std::set<NodeId> gradient_ends_;
   std::vector<bool> in_place_;  // by node: computed by the products that read it, for themselves
+  const std::vector<bool> in_operand_;  // by node: the same, by kernels of attention
   MaterialisedValues values_;
 };
 

@@ -56,6 +56,9 @@ struct PartitionRules {
   bool picks_matrices = false;
   // Attention of one row of many keys is one kernel as well (attention.h): a matter of the target too.
   OnePass one_pass = OnePass::kManyRows;
+  // Attention of few rows computes keys and values of 8 bits, or of pages, as it reads them
+  // (computed_operands.h): a matter of the target as well. Else each is stored.
+  bool computes_keys = false;
   // Gradients of attention are two kernels that keep no scores (attention_gradient.h): a matter of the
   // target as well. Else each of their products is one.
   bool gradients = false;

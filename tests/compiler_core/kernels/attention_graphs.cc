@@ -60,9 +60,34 @@ class Writer {
     return b_.permute(b_.input(w_.dtype, stored), axes);
   }
 
+  // Keys or values of this shape, as the cache has them.
+  NodeId cached(const Shape& own) {
+    using Cache = AttentionGraph::Cache;
+    if (w_.cache == Cache::kPlain) return tokens(own);
+    const bool scaled = w_.cache != Cache::kPages;
+    const DType stored = scaled ? w_.cached : w_.dtype;
+    NodeId x = kInvalidNode;
+    if (w_.cache == Cache::kPages || w_.cache == Cache::kScaledPages) {
+      constexpr int64_t kPool = 10, kPage = 4;
+      const Dim &batch = own[0], &heads = own[1], &width = own[3];
+      const NodeId table = b_.input(DType::kI64, {batch, w_.keys.constant() / kPage});
+      x = b_.gather(b_.input(stored, {kPool, kPage, heads, width}), table);
+      x = b_.permute(b_.reshape(x, {batch, w_.keys, heads, width}), {0, 2, 1, 3});
+    } else {
+      x = b_.input(stored, own);
+    }
+    if (!scaled) return x;
+    Shape scales(own.size(), 1);
+    if (w_.cache == Cache::kScaledTokens)
+      for (size_t axis = 0; axis + 1 < own.size(); ++axis) scales[axis] = own[axis];
+    const NodeId scale = b_.broadcast(b_.input(DType::kF32, scales), own);
+    x = b_.binary(Op::kMul, b_.cast(x, DType::kF32), scale);
+    return w_.dtype == DType::kF32 ? x : b_.cast(x, w_.dtype);
+  }
+
   // [batch..., keys, width], of which `shared_by` of the last batch axis are one.
   NodeId operand(int64_t width) {
-    if (w_.shared_by == 1) return tokens(shape({w_.keys, width}));
+    if (w_.shared_by == 1) return cached(shape({w_.keys, width}));
     Shape own = shape({w_.keys, width});
     Dim& heads = own[w_.batch.size() - 1];
     heads = heads.constant() / w_.shared_by;
@@ -70,7 +95,7 @@ class Writer {
     const auto at = static_cast<std::ptrdiff_t>(w_.batch.size());
     separate.insert(separate.begin() + at, 1);
     spread.insert(spread.begin() + at, w_.shared_by);
-    const NodeId x = b_.reshape(tokens(own), separate);
+    const NodeId x = b_.reshape(cached(own), separate);
     return b_.reshape(b_.broadcast(x, spread), shape({w_.keys, width}));
   }
 

@@ -28,6 +28,11 @@ struct AttentionGraph {
   bool output_bias = false;
   // Operands are read out of [batch 0, tokens, other batch axes, width], as projections leave them.
   bool heads_inside = false;
+  // What keys and values are made of: themselves; 8 bits and a scale, of all or of each token; pages of 4
+  // tokens (of batches of two axes), that a table names; 8 bits in pages.
+  enum class Cache { kPlain, kScaled, kScaledTokens, kPages, kScaledPages };
+  Cache cache = Cache::kPlain;
+  DType cached = DType::kF8E4M3;                // the 8 bits
   enum class LogSums { kNone, kFirst, kLast };  // the place of log(sum) + maximum among the outputs
   LogSums log_sums = LogSums::kNone;
 };
@@ -36,6 +41,10 @@ inline constexpr AttentionGraph::Mask kEveryMask[] = {
     AttentionGraph::Mask::kBool,          AttentionGraph::Mask::kAdditive,
     AttentionGraph::Mask::kCausalAndBool, AttentionGraph::Mask::kWindow,
     AttentionGraph::Mask::kBand,          AttentionGraph::Mask::kLeast};
+
+inline constexpr AttentionGraph::Cache kEveryCache[] = {
+    AttentionGraph::Cache::kScaled, AttentionGraph::Cache::kScaledTokens,
+    AttentionGraph::Cache::kPages, AttentionGraph::Cache::kScaledPages};
 
 // REQUIRES: shared_by > 1 and transposed want a batch axis.
 Graph attention_graph(const AttentionGraph& wanted);

@@ -94,6 +94,81 @@ TEST(CudaFewRowsAttention, GivesTheLogarithmsOfItsSums) {
           << static_cast<int>(graph.mask) << graph.reach << splits;
 }
 
+TEST(CudaFewRowsAttention, ComputesKeysAndValuesAsItReadsThem) {
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  constexpr DType kCached[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
+  for (const AttentionGraph::Cache cache : testing::kEveryCache)
+    for (size_t i = 0; i < 3; ++i)
+      for (const int64_t keys : {4, 60, 128}) {
+        AttentionGraph graph = step(3, keys, kTypes[i]);
+        graph.cache = cache;
+        graph.cached = kCached[(i + static_cast<size_t>(cache)) % 3];
+        graph.mask = AttentionGraph::Mask::kBool;
+        graph.columns = 40;
+        EXPECT_EQ(check(graph, {2, 16, 1, 2}), "")
+            << static_cast<int>(cache) << to_string(graph.dtype) << to_string(graph.cached) << keys;
+      }
+}
+
+TEST(CudaFewRowsAttention, ComputesThemUnderEveryMaskAndSchedule) {
+  for (const AttentionGraph::Cache cache :
+       {AttentionGraph::Cache::kScaledTokens, AttentionGraph::Cache::kPages})
+    for (const AttentionGraph::Mask mask : testing::kEveryMask)
+      for (const int64_t rows : {1, 16}) {
+        AttentionGraph graph = step(1, 152, DType::kBF16);
+        graph.rows = rows;
+        graph.mask = mask;
+        graph.reach = 152 - rows;
+        graph.cache = cache;
+        graph.depth = 256;
+        EXPECT_EQ(check(graph, rows == 1 ? CudaFewRowsAttentionSchedule{4, 16, 3, 1}
+                                         : CudaFewRowsAttentionSchedule{1, 64, 1, 1}),
+                  "")
+            << static_cast<int>(cache) << static_cast<int>(mask) << rows;
+      }
+}
+
+TEST(CudaFewRowsAttention, ComputesHeadsOfEverySize) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const int64_t depth : {8, 24, 72, 80, 104, 128, 144, 160, 184, 256}) {
+      if (dtype == DType::kF32 && depth > 128) continue;
+      AttentionGraph graph = step(2, 100, dtype);
+      graph.cache = AttentionGraph::Cache::kScaledTokens;
+      graph.depth = depth;
+      graph.columns = depth == 256 ? 8 : depth + 8;
+      if (dtype == DType::kF32) graph.columns = depth;
+      EXPECT_EQ(check(graph, {2, 16, 2, 1}), "") << to_string(dtype) << depth;
+    }
+}
+
+TEST(CudaFewRowsAttention, ComputesNothingOfHeadsThatAreNoWholeChunks) {
+  AttentionGraph graph = step(2, 64);
+  graph.cache = AttentionGraph::Cache::kScaled;
+  EXPECT_TRUE(attention_workload(graph));
+  graph.columns = 36;
+  EXPECT_FALSE(attention_workload(graph));
+  graph.columns = 64;
+  graph.rows = 17;
+  EXPECT_FALSE(attention_workload(graph));
+}
+
+TEST(CudaFewRowsAttention, IsAloneInComputingKeys) {
+  for (const AttentionGraph::Cache cache : testing::kEveryCache)
+    for (const int64_t keys : {4, 128}) {
+      AttentionGraph graph = step(2, keys);
+      graph.cache = cache;
+      const Result<Workload> workload = attention_workload(graph);
+      ASSERT_TRUE(workload) << workload.error().message;
+      for (const Target& target : {kHopper, kAmpere}) {
+        const auto space = search_space(*workload, target);
+        ASSERT_TRUE(space) << space.error().message;
+        ASSERT_FALSE(space->empty());
+        for (const Schedule& each : *space)
+          EXPECT_EQ(each.template_name, "cuda.attention.few_rows");
+      }
+    }
+}
+
 TEST(CudaFewRowsAttention, EveryCandidateAgrees) {
   for (const Target& target : {kHopper, kAmpere}) {
     const Result<Workload> workload = attention_workload(step(4, 480));

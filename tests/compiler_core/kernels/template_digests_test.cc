@@ -177,13 +177,18 @@ const std::vector<NamedWorkload>& named_workloads() {
     add("halves, few rows", testing::plain_product(DType::kBF16, 12, 96, 512, {false, true}).graph);
     add("halves, projections of few rows",
         testing::projections(DType::kBF16, 12, 512, {96, 32}).graph);
-    add("halves, attention of a step", testing::attention_graph({.dtype = DType::kBF16,
-                                                                 .batch = {2, 8},
-                                                                 .rows = 1,
-                                                                 .keys = 480,
-                                                                 .depth = 64,
-                                                                 .columns = 64,
-                                                                 .shared_by = 4}));
+    testing::AttentionGraph step = {.dtype = DType::kBF16,
+                                    .batch = {2, 8},
+                                    .rows = 1,
+                                    .keys = 480,
+                                    .depth = 64,
+                                    .columns = 64,
+                                    .shared_by = 4};
+    add("halves, attention of a step", testing::attention_graph(step));
+    step.cache = testing::AttentionGraph::Cache::kScaledTokens;
+    add("halves, attention of a step behind 8 bits", testing::attention_graph(step));
+    step.cache = testing::AttentionGraph::Cache::kPages;
+    add("halves, attention of a step behind pages", testing::attention_graph(step));
     add("halves, projections", testing::projections(DType::kBF16, 200, 256, {128, 72, 72}).graph);
     add("halves, a gate", testing::gated(DType::kBF16, 200, 256, 96).graph);
     add("halves, a norm of parameters", testing::normed_product(DType::kBF16, 200, 256, 96).graph);

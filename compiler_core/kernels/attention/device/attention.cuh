@@ -4,12 +4,14 @@
 // cpu/attention.h), and are the first operand of the second product as they lie.
 //
 // The generated source says how Query, Key and Value lie: `stored`, token_stride, stride, `async`
-// (rows in aligned chunks of 16 bytes); struct Problem (rows, keys, depth, columns; what
+// (rows in aligned chunks of 16 bytes), `addressed` (chunks lie where a function of token and column
+// says), `computed` (they lie nowhere: a Computed makes a chunk, which LANES neighbours of a head are;
+// for attention of few rows alone); struct Problem (rows, keys, depth, columns; what
 // attention_seen.cuh wants, which stands in front of this file too; normalised, guarded; has_log_sums:
-// store_log_sum(log_sum, row) wants them; whole_rows, whole_keys: tiles end where these do; a query,
-// key and value of those); struct Tiling (warps, row_warps of them that have rows of their own, keys,
-// stages, depth and columns rounded up to whole chunks). What is known at run time only is a member,
-// all else a constant.
+// store_log_sum(log_sum, row) wants them; whole_rows, whole_keys: tiles end where these do; score_lanes:
+// neighbours whose scores are computed at once; a query, key and value of those); struct Tiling (warps,
+// row_warps of them that have rows of their own, keys, stages, depth and columns rounded up to whole
+// chunks). What is known at run time only is a member, all else a constant.
 //
 // Which barrier protects what. Tile t lies in stage t % stages. At the head of step t every thread
 // has waited for its own copies of tile t and then meets the others, so that tile t lies in shared
@@ -19,33 +21,50 @@ namespace {
 template <class Operand, int rows, int width>
 using TokenTile = SharedTile<typename Operand::stored, rows, width, 1>;
 
+// The chunks of a tile that a thread of so many brings, by turns.
+template <class Tile, int rows, int threads>
+struct ChunksOfThread {
+  static constexpr int chunks = rows * Tile::chunks;
+  static constexpr int turns = (chunks + threads - 1) / threads;
+  static constexpr bool in_step = threads % Tile::chunks == 0;  // they lie below each other
+  int row, chunk;
+  bool exists;
+  KILN_MEMBER ChunksOfThread(int thread, int turn) {
+    const int i = thread + turn * threads;
+    exists = chunks % threads == 0 || i < chunks;
+    row = in_step ? thread / Tile::chunks + turn * (threads / Tile::chunks) : i / Tile::chunks;
+    chunk = in_step ? thread % Tile::chunks : i % Tile::chunks;
+  }
+};
+
 // Brings tokens [first, first + rows) into a tile of rows. What is past `count` tokens or `size`
 // elements becomes zeros; `whole`: no tile goes past the last token. Copies are unrolled, so that all
 // of a thread's are one address and constants: counting them out again takes a quarter of a step's
 // instructions. `thread` of so many `threads` that share the work.
-template <class Operand, int rows, int width, int size, bool whole, int threads>
-KILN_INLINE void fetch_tokens(const Operand& layout, const typename Operand::stored* operand,
-                              int first, int count, char* tile, int thread) {
+template <class Operand, int rows, int width, int size, bool whole, int threads, class From>
+KILN_INLINE void fetch_tokens(const Operand& layout, const From& operand, int first, int count,
+                              char* tile, int thread) {
   using Stored = typename Operand::stored;
   using Tile = TokenTile<Operand, rows, width>;
-  constexpr int chunks = rows * Tile::chunks;
-  constexpr int turns = (chunks + threads - 1) / threads;
-  constexpr int at_once = Operand::async && turns <= 8 ? turns : 1;
-  constexpr bool in_step = threads % Tile::chunks == 0;  // a thread's chunks lie below each other
-  _Pragma("unroll at_once") for (int turn = 0; turn < turns; ++turn) {
-    const int i = thread + turn * threads;
-    if (chunks % threads != 0 && i >= chunks) break;
-    const int row =
-        in_step ? thread / Tile::chunks + turn * (threads / Tile::chunks) : i / Tile::chunks;
-    const int chunk = in_step ? thread % Tile::chunks : i % Tile::chunks;
-    const int left = whole || first + row < count ? size - chunk * Tile::in_chunk : 0;
+  using Chunks = ChunksOfThread<Tile, rows, threads>;
+  constexpr int at_once = Operand::async && Chunks::turns <= 8 ? Chunks::turns : 1;
+  _Pragma("unroll at_once") for (int turn = 0; turn < Chunks::turns; ++turn) {
+    const Chunks at(thread, turn);
+    if (!at.exists) break;
+    const int left = whole || first + at.row < count ? size - at.chunk * Tile::in_chunk : 0;
     const int exist = left < 0 ? 0 : left < Tile::in_chunk ? left : Tile::in_chunk;
-    const Stored* from = operand;  // an address that exists
-    if (exist > 0)
-      from += static_cast<index_t>(first + row) * layout.token_stride +
-              static_cast<index_t>(chunk * Tile::in_chunk) * layout.stride;
+    const Stored* from;  // an address that exists, where none of the elements does
+    if constexpr (Operand::addressed) {
+      from = operand(smaller(first + at.row, count - 1), exist > 0 ? at.chunk * Tile::in_chunk : 0);
+    } else {
+      from = operand;
+      if (exist > 0)
+        from += static_cast<index_t>(first + at.row) * layout.token_stride +
+                static_cast<index_t>(at.chunk * Tile::in_chunk) * layout.stride;
+    }
     if constexpr (Operand::async) {
-      cp_async_16(tile + Tile::chunk_at(row, chunk), from, exist * static_cast<int>(sizeof(Stored)));
+      cp_async_16(tile + Tile::chunk_at(at.row, at.chunk), from,
+                  exist * static_cast<int>(sizeof(Stored)));
     } else {
       unsigned word[4] = {0, 0, 0, 0};
       _Pragma("unroll") for (int e = 0; e < Tile::in_chunk; ++e) {
@@ -55,10 +74,85 @@ KILN_INLINE void fetch_tokens(const Operand& layout, const typename Operand::sto
         const int byte = e * static_cast<int>(sizeof(Stored));
         word[byte / 4] |= x.word[0] << (byte % 4 * 8);
       }
-      store_words(tile + Tile::chunk_at(row, chunk), word);
+      store_words(tile + Tile::chunk_at(at.row, at.chunk), word);
     }
   }
 }
+
+// What is computed: read(token, column) brings what most bytes are read of, in registers, and of(that,
+// token, column) is the chunk.
+template <class Read, class Of>
+struct Computed {
+  Read read;
+  Of of;
+};
+template <class Read, class Of>
+Computed(Read, Of) -> Computed<Read, Of>;
+
+// What a chunk is made of, as it waits.
+template <class Operand, class From>
+KILN_INLINE auto read_of(const From& from) {
+  if constexpr (Operand::computed)
+    return from.read(0, 0);
+  else
+    return 0;
+}
+
+// A thread's chunks of a tile that is coming: begin() reads what they are made of, if that `waits` in
+// registers meanwhile, end() makes them and puts them there. Of what lies in memory, end() does all.
+template <class Operand, int rows, int width, int size, bool whole, int threads, class From>
+struct ComingTokens {
+  using Stored = typename Operand::stored;
+  using Tile = TokenTile<Operand, rows, width>;
+  using Chunks = ChunksOfThread<Tile, rows, threads>;
+  using Raw = decltype(read_of<Operand>(*static_cast<const From*>(nullptr)));
+  static constexpr int turns = Operand::computed ? Chunks::turns : 0;
+  static constexpr int bytes = turns * sizeof(Raw);
+  Raw raw[Chunks::turns];
+
+  // Those of `count` turns from `first_turn` on.
+  template <int count>
+  KILN_MEMBER void read(const From& from, int first, int tokens, int first_turn, int thread) {
+    if constexpr (Operand::computed) {
+      _Pragma("unroll") for (int i = 0; i < count; ++i) {
+        const Chunks at(thread, first_turn + i);
+        if (first_turn + i < turns && exists(at, first, tokens))
+          raw[i] = from.read(first + at.row, at.chunk * LANES);
+      }
+    }
+  }
+  KILN_INLINE bool exists(const Chunks& at, int first, int tokens) {
+    return at.exists && (whole || first + at.row < tokens) && at.chunk * LANES < size;
+  }
+  template <bool waits>
+  KILN_MEMBER void begin(const From& from, int first, int tokens, int thread) {
+    if constexpr (waits) read<turns>(from, first, tokens, 0, thread);
+  }
+  template <bool waits>
+  KILN_MEMBER void end(const Operand& layout, const From& from, int first, int tokens, char* tile,
+                       int thread) {
+    if constexpr (Operand::computed) {
+      static_assert(Tile::in_chunk == LANES && size % LANES == 0);
+      constexpr int at_once = waits || turns < 4 ? turns : 4;
+      _Pragma("unroll 1") for (int turn = 0; turn < turns; turn += at_once) {
+        if (!waits) read<at_once>(from, first, tokens, turn, thread);
+        _Pragma("unroll") for (int i = 0; i < at_once; ++i) {
+          const Chunks at(thread, turn + i);
+          Packed<Stored> made;
+          made.clear();
+          if (turn + i < turns && exists(at, first, tokens))
+            made = pack<Stored>(from.of(raw[i], first + at.row, at.chunk * LANES));
+          if (turn + i < turns && at.exists)
+            store_words(tile + Tile::chunk_at(at.row, at.chunk), made.word);
+        }
+      }
+    } else {
+      fetch_tokens<Operand, rows, width, size, whole, threads>(layout, from, first, tokens, tile, thread);
+      cp_async_commit();
+      cp_async_wait<0>();
+    }
+  }
+};
 
 // How a tile of tokens is read: along a head, or, as the second product wants its values, across.
 template <class T>
@@ -146,9 +240,9 @@ struct Attention {
                  Tiling::warps * 32>(problem.query, query, row, problem.rows, shared, thread_index());
   }
   // Keys and values of a tile, by so many threads.
-  template <int threads>
-  KILN_INLINE void fetch(const Problem& problem, const Stored* key, const Stored* value, int tile,
-                         int end, char* stage, int thread) {
+  template <int threads, class Keys, class Values>
+  KILN_INLINE void fetch(const Problem& problem, const Keys& key, const Values& value, int tile, int end,
+                         char* stage, int thread) {
     if (tile * Tiling::keys < end) {
       fetch_tokens<Key, Tiling::keys, Tiling::depth, Problem::depth, Problem::whole_keys, threads>(
           problem.key, key, tile * Tiling::keys, problem.keys, stage, thread);
@@ -157,6 +251,29 @@ struct Attention {
     }
     cp_async_commit();
   }
+
+  // The same of what is computed, at least in part.
+  template <int threads, class Keys, class Values>
+  struct ComingTile {
+    ComingTokens<Key, Tiling::keys, Tiling::depth, Problem::depth, Problem::whole_keys, threads, Keys> keys;
+    ComingTokens<Value, Tiling::keys, Tiling::columns, Problem::columns, Problem::whole_keys, threads,
+                 Values>
+        values;
+    // Few enough registers to wait in while another tile is multiplied.
+    static constexpr bool waits = decltype(keys)::bytes + decltype(values)::bytes <= 128;
+
+    KILN_MEMBER void begin(const Problem& problem, const Keys& key, const Values& value, int tile,
+                           int thread) {
+      keys.template begin<waits>(key, tile * Tiling::keys, problem.keys, thread);
+      values.template begin<waits>(value, tile * Tiling::keys, problem.keys, thread);
+    }
+    KILN_MEMBER void end(const Problem& problem, const Keys& key, const Values& value, int tile,
+                         char* stage, int thread) {
+      keys.template end<waits>(problem.key, key, tile * Tiling::keys, problem.keys, stage, thread);
+      values.template end<waits>(problem.value, value, tile * Tiling::keys, problem.keys,
+                                 stage + KeyTile::bytes, thread);
+    }
+  };
 
   // score = query * key^T
   KILN_MEMBER void multiply_keys(const char* query, const char* key) {
@@ -206,14 +323,16 @@ struct Attention {
     row += first_row() + lane / 4;
     key += lane % 4 * 2;
     _Pragma("unroll") for (int j = 0; j < Tiling::keys / 8; ++j)
-      _Pragma("unroll") for (int i = 0; i < 4; i += LANES) {
+      _Pragma("unroll") for (int i = 0; i < 4; i += Problem::score_lanes) {
         const int at_row = row + i / 2 * 8, at_key = key + j * 8 + i % 2;
         const bool is_row = Problem::whole_rows || at_row < problem.rows;
         const bool is_key = Problem::whole_keys || at_key < problem.keys;
-        Vec<float> x;
-        KILN_EACH_LANE x[l] = score[j][i + l];
-        x = scores(x, is_row ? at_row : problem.rows - 1, is_key ? at_key : problem.keys - LANES);
-        KILN_EACH_LANE score[j][i + l] = is_row && is_key ? x[l] : -infinity_f32();
+        constexpr int lanes = Problem::score_lanes;
+        Vec<float> x = splat<Vec<float>>(score[j][i]);
+        _Pragma("unroll") for (int l = 1; l < lanes; ++l) x[l] = score[j][i + l];
+        x = scores(x, is_row ? at_row : problem.rows - 1, is_key ? at_key : problem.keys - lanes);
+        _Pragma("unroll") for (int l = 0; l < lanes; ++l) score[j][i + l] =
+            is_row && is_key ? x[l] : -infinity_f32();
       }
   }
 

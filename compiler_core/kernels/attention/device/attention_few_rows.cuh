@@ -1,7 +1,8 @@
 // Attention of few rows, which waits for keys and values: at most 16 rows of a batch are a block's, and
-// its warps, and the blocks of a cluster, take tiles of keys by turns. Each warp brings its own tiles,
-// and has its own greatest scores, totals and sums; those of all are put together at the end, first in
-// a block, then in the cluster.
+// its warps, and the blocks of a cluster, take tiles of keys by turns. Each warp brings its own tiles, or
+// computes them: what the next is made of waits in registers while one is multiplied. Each has its own
+// greatest scores, totals and sums; those of all are put together at the end, first in a block, then in
+// the cluster.
 //
 // In front of it stands attention.cuh; Tiling::row_warps is 1.
 namespace {
@@ -47,11 +48,11 @@ struct ClusterOf {
 #endif
 
 // The rows from `row` on, 16 at most, by block `split` of a cluster of `splits`.
-template <class Core, int splits, class Score, class Finish, class LogSum>
+template <class Core, int splits, class Keys, class Values, class Score, class Finish, class LogSum>
 KILN_INLINE void attend_few_rows(const Problem& problem, const typename Query::stored* query,
-                                 const typename Query::stored* key, const typename Query::stored* value,
-                                 int row, int split, char* shared, const Score& scores,
-                                 const Finish& store, const LogSum& store_log_sum) {
+                                 const Keys& key, const Values& value, int row, int split, char* shared,
+                                 const Score& scores, const Finish& store,
+                                 const LogSum& store_log_sum) {
   using This = Attention<Core>;
   using Part = PartOfRows<This::used_columns>;
   constexpr int warps = Tiling::warps, step = splits * warps;
@@ -63,24 +64,48 @@ KILN_INLINE void attend_few_rows(const Problem& problem, const typename Query::s
   // Number `turn` of this warp's tiles.
   const auto tile_of = [&](int turn) { return turn * step + split * warps + warp; };
   const auto stage_of = [&](int turn) { return stages + turn % Tiling::stages * This::stage_bytes; };
-  const auto fetch = [&](int turn) {
-    This::template fetch<32>(problem, key, value, tile_of(turn), end, stage_of(turn), lane);
-  };
   This::fetch_queries(problem, query, row, shared);
   cp_async_commit();
-  _Pragma("unroll 1") for (int turn = 0; turn < Tiling::stages - 1; ++turn) fetch(turn);
-  cp_async_wait<Tiling::stages - 1>();
-  block_barrier();  // all have brought their part of the queries
-  _Pragma("unroll 1") for (int turn = 0; tile_of(turn) * Tiling::keys < end; ++turn) {
-    fetch(turn + Tiling::stages - 1);
-    cp_async_wait<Tiling::stages - 1>();
-    warp_barrier();
+  const auto multiply = [&](int turn) {
     const char* stage = stage_of(turn);
     state.multiply_keys(shared, stage);
     state.finish_scores(problem, row, tile_of(turn) * Tiling::keys, scores);
     state.weigh();
     state.add_values(stage + This::KeyTile::bytes);
-    warp_barrier();  // its stage may be written
+  };
+  const auto is_tile = [&](int turn) { return tile_of(turn) * Tiling::keys < end; };
+  if constexpr (Key::computed || Value::computed) {
+    using Coming = typename This::template ComingTile<32, Keys, Values>;
+    cp_async_wait<0>();
+    if (is_tile(0)) {
+      Coming first;
+      first.begin(problem, key, value, tile_of(0), lane);
+      first.end(problem, key, value, tile_of(0), stage_of(0), lane);
+    }
+    block_barrier();  // all have brought their part of the queries
+    _Pragma("unroll 1") for (int turn = 0; is_tile(turn); ++turn) {
+      Coming next;
+      if (is_tile(turn + 1)) next.begin(problem, key, value, tile_of(turn + 1), lane);
+      multiply(turn);
+      warp_barrier();  // its stage may be written
+      if (is_tile(turn + 1))
+        next.end(problem, key, value, tile_of(turn + 1), stage_of(turn + 1), lane);
+      warp_barrier();
+    }
+  } else {
+    const auto fetch = [&](int turn) {
+      This::template fetch<32>(problem, key, value, tile_of(turn), end, stage_of(turn), lane);
+    };
+    _Pragma("unroll 1") for (int turn = 0; turn < Tiling::stages - 1; ++turn) fetch(turn);
+    cp_async_wait<Tiling::stages - 1>();
+    block_barrier();  // all have brought their part of the queries
+    _Pragma("unroll 1") for (int turn = 0; is_tile(turn); ++turn) {
+      fetch(turn + Tiling::stages - 1);
+      cp_async_wait<Tiling::stages - 1>();
+      warp_barrier();
+      multiply(turn);
+      warp_barrier();  // its stage may be written
+    }
   }
   cp_async_wait<0>();
   state.add_totals();

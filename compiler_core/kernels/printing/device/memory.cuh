@@ -55,6 +55,9 @@ struct alignas(LANES * sizeof(T) <= 4 ? 4 : LANES * sizeof(T) < 16 ? LANES * siz
 // ---- 8-bit floats, as compiler_core/base/half.h converts them.
 // The exponent's bias is less than an f16's by 8. There are no infinities; all ones are NaN.
 KILN_INLINE float f8e4m3_to_f32(unsigned x) {
+#ifdef KILN_F8_PAIRS
+  return f16_to_f32(static_cast<unsigned short>(f8e4m3x2_to_f16x2(x & 0xffu)));
+#endif
   const unsigned half = (x & 0x80u) << 8 | (x & 0x7fu) << 7;
   return (x & 0x7fu) == 0x7fu ? nan_f32()
                               : f16_to_f32(static_cast<unsigned short>(half)) * 256.0f;
@@ -119,10 +122,33 @@ KILN_MEMORY(int, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x.lane
 KILN_MEMORY(short, vi32, static_cast<short>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
 KILN_MEMORY(signed char, vi32, static_cast<signed char>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
 KILN_MEMORY(unsigned char, vi32, static_cast<int>(p.bits(l)), static_cast<unsigned>(x.lane[l]))
-KILN_MEMORY(f8e4m3, vf32, f8e4m3_to_f32(p.bits(l)), f32_to_f8e4m3(x.lane[l]))
 KILN_MEMORY(f8e5m2, vf32, f8e5m2_to_f32(p.bits(l)), f32_to_f8e5m2(x.lane[l]))
 KILN_MEMORY(boolean, vi32, p.bits(l) != 0 ? -1 : 0, x.lane[l] != 0 ? 1 : 0)
 #undef KILN_MEMORY
+template <>
+struct memory<f8e4m3> {
+  using vector = vf32;
+  KILN_INLINE float first(const PackedOne<f8e4m3>& p) { return f8e4m3_to_f32(p.bits(0)); }
+  KILN_INLINE vector unpack(const Packed<f8e4m3>& p) {
+    vector x;
+#ifdef KILN_F8_PAIRS
+    KILN_LANES(if constexpr (l % 2 == 0) {
+      const unsigned both = f8e4m3x2_to_f16x2(p.word[l / 4] >> (l % 4 * 8));
+      x.lane[after(l)] = f16_to_f32(static_cast<unsigned short>(both >> 16));
+      x.lane[l] = f16_to_f32(static_cast<unsigned short>(both));
+    })
+#else
+    KILN_LANES(x.lane[l] = f8e4m3_to_f32(p.bits(l)))
+#endif
+    return x;
+  }
+  KILN_INLINE Packed<f8e4m3> pack(const vector& x) {
+    Packed<f8e4m3> p;
+    p.clear();
+    KILN_LANES(p.set(l, f32_to_f8e4m3(x.lane[l])))
+    return p;
+  }
+};
 template <>
 struct memory<double> {
   using vector = vf64;
