@@ -60,8 +60,8 @@ struct AttentionProblem {
   AttentionProblem with_heads_as_rows() const;
 };
 
-// Where a matmul's operand lies: a View of an Input, an Input, or what is computed of such. `tokens_last`: the last of its axes
-// counts tokens, and the one before it is a head's.
+// Where a matmul's operand lies: a View of an Input, an Input, or what is computed of such. `tokens_last`:
+// the last of its axes counts tokens, and the one before it is a head's.
 AttentionOperand attention_operand(const Graph& graph, NodeId id, bool tokens_last);
 
 // For templates whose kernels read keys and values as they lie.

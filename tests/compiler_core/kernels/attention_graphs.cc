@@ -63,15 +63,17 @@ class Writer {
   // Keys or values of this shape, as the cache has them.
   NodeId cached(const Shape& own) {
     using Cache = AttentionGraph::Cache;
-    if (w_.cache == Cache::kPlain) return tokens(own);
+    if (w_.cache == Cache::kPlain || (w_.plain_values && has_keys_)) return tokens(own);
+    has_keys_ = true;
     const bool scaled = w_.cache != Cache::kPages;
     const DType stored = scaled ? w_.cached : w_.dtype;
     NodeId x = kInvalidNode;
     if (w_.cache == Cache::kPages || w_.cache == Cache::kScaledPages) {
-      constexpr int64_t kPool = 10, kPage = 4;
+      constexpr int64_t kPool = 10, kTokensOfPage = 4;
       const Dim &batch = own[0], &heads = own[1], &width = own[3];
-      const NodeId table = b_.input(DType::kI64, {batch, w_.keys.constant() / kPage});
-      x = b_.gather(b_.input(stored, {kPool, kPage, heads, width}), table);
+      const NodeId table =
+          b_.input(DType::kI64, {batch, *Dim::divide_exact(w_.keys, kTokensOfPage)});
+      x = b_.gather(b_.input(stored, {kPool, kTokensOfPage, heads, width}), table);
       x = b_.permute(b_.reshape(x, {batch, w_.keys, heads, width}), {0, 2, 1, 3});
     } else {
       x = b_.input(stored, own);
@@ -169,6 +171,7 @@ class Writer {
 
   const AttentionGraph& w_;
   GraphBuilder b_;
+  bool has_keys_ = false;  // they come before values
   NodeId log_sums_ = kInvalidNode;
 };
 

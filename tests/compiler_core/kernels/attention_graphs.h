@@ -33,6 +33,7 @@ struct AttentionGraph {
   enum class Cache { kPlain, kScaled, kScaledTokens, kPages, kScaledPages };
   Cache cache = Cache::kPlain;
   DType cached = DType::kF8E4M3;                // the 8 bits
+  bool plain_values = false;                    // keys alone are made so
   enum class LogSums { kNone, kFirst, kLast };  // the place of log(sum) + maximum among the outputs
   LogSums log_sums = LogSums::kNone;
 };

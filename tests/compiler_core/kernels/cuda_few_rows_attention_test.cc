@@ -95,14 +95,14 @@ TEST(CudaFewRowsAttention, GivesTheLogarithmsOfItsSums) {
 }
 
 TEST(CudaFewRowsAttention, ComputesKeysAndValuesAsItReadsThem) {
-  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-  constexpr DType kCached[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
+  constexpr DType kMultiplied[] = {DType::kF32, DType::kBF16, DType::kF16};
+  constexpr DType kStoredAs[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
   for (const AttentionGraph::Cache cache : testing::kEveryCache)
     for (size_t i = 0; i < 3; ++i)
       for (const int64_t keys : {4, 60, 128}) {
-        AttentionGraph graph = step(3, keys, kTypes[i]);
+        AttentionGraph graph = step(3, keys, kMultiplied[i]);
         graph.cache = cache;
-        graph.cached = kCached[(i + static_cast<size_t>(cache)) % 3];
+        graph.cached = kStoredAs[(i + static_cast<size_t>(cache)) % 3];
         graph.mask = AttentionGraph::Mask::kBool;
         graph.columns = 40;
         EXPECT_EQ(check(graph, {2, 16, 1, 2}), "")
@@ -126,6 +126,19 @@ TEST(CudaFewRowsAttention, ComputesThemUnderEveryMaskAndSchedule) {
                   "")
             << static_cast<int>(cache) << static_cast<int>(mask) << rows;
       }
+}
+
+TEST(CudaFewRowsAttention, ComputesKeysBesideValuesThatLieInMemory) {
+  for (const AttentionGraph::Cache cache : testing::kEveryCache)
+    for (const int64_t depth : {64, 72}) {
+      AttentionGraph graph = step(3, 100);
+      graph.cache = cache;
+      graph.plain_values = true;
+      graph.depth = depth;
+      for (const int stages : {1, 2})
+        EXPECT_EQ(check(graph, {2, 16, stages, 1}), "")
+            << static_cast<int>(cache) << depth << stages;
+    }
 }
 
 TEST(CudaFewRowsAttention, ComputesHeadsOfEverySize) {

@@ -84,6 +84,27 @@ TEST(CudaSymbolicAttention, OneRowBehindACacheOfAnyLength) {
   }
 }
 
+// The cache in 8 bits, or in pages of four tokens.
+TEST(CudaSymbolicAttention, OneRowBehindACacheThatIsComputed) {
+  const Target target = *Target::parse("cuda:sm_90a");
+  for (const AttentionGraph::Cache cache : testing::kEveryCache) {
+    AttentionGraph graph = layer(DType::kBF16);
+    graph.rows = 1;
+    graph.keys = kLength * 4;
+    graph.mask = AttentionGraph::Mask::kNone;
+    graph.cache = cache;
+    graph.symbols.assign(kSymbols, kSymbols + 2);
+    const Result<Workload> workload = attention_workload(graph);
+    ASSERT_TRUE(workload) << workload.error().message;
+    const auto space = search_space(*workload, target);
+    ASSERT_TRUE(space) << space.error().message;
+    EXPECT_EQ(testing::check_sizes(*workload, space->front(), target,
+                                   {{0, 2}, {1, 0}, {1, 1}, {2, 3}, {1, 16}, {3, 17}}),
+              "")
+        << static_cast<int>(cache);
+  }
+}
+
 TEST(SymbolicAttention, AnyBatchOfAKnownLength) {
   AttentionGraph graph = layer(DType::kF32);
   graph.rows = graph.keys = 23;
