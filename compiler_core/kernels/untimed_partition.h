@@ -11,7 +11,7 @@ namespace kiln {
 // The rules by which programs for `target` are partitioned where nothing is measured. Channels last:
 // where convolutions run as products on wgmma, whose results lie so for nothing. Matrices are picked
 // where products on wgmma read them in place. Products of one first operand are joined on CUDA, of
-// many rows only where they run on wgmma. Keys and values of few rows are computed where they are read on CUDA.
+// many rows only where they run on wgmma. On CUDA, attention of few rows computes its keys and values.
 PartitionRules partition_rules(const Target& target);
 
 // Microseconds that one run of `plan` is expected to take at the sizes that it would be tuned at: each

@@ -14,11 +14,11 @@
 namespace kiln {
 
 // How query, key or value lies in the input it is read from: element strides, of the tokens' rows,
-// of a head's columns and of each batch axis. Of what the kernel computes there are no strides: 0 for
-// batch axes along which it is the same, 1 for others.
+// of a head's columns and of each batch axis. An operand that the kernel computes has no strides;
+// its batch_strides are 0 for axes along which it is the same, and 1 for others.
 struct AttentionOperand {
   int input = 0;                   // position among the workload's inputs
-  NodeId computed = kInvalidNode;  // the node that it is, where it is computed
+  NodeId computed = kInvalidNode;  // the operand's node, where the kernel computes it
   Dim offset = 0;
   std::vector<Dim> batch_strides;
   Dim row_stride = 0;     // from token to token
@@ -46,6 +46,8 @@ struct AttentionProblem {
   NodeId scaled = kInvalidNode;
   double scale = 1;
   int heads_axis = -1;  // the batch axis whose heads are rows; -1: none
+  bool moves_operands =
+      true;  // keys and values that are computed are Views and Gathers alone: pages
 
   // REQUIRES: `workload` keeps the rules of kAttention.
   static AttentionProblem of(const Graph& workload);
@@ -53,8 +55,6 @@ struct AttentionProblem {
   bool computes_operands() const {
     return key.computed != kInvalidNode || value.computed != kInvalidNode;
   }
-  // Whether all that is computed of them is where they lie: pages.
-  bool moves_operands = false;
   // The same problem with the heads that share keys and values as its rows, where each has one query
   // only: its batch axis `heads_axis` counts 1. The problem itself where there are no such heads.
   AttentionProblem with_heads_as_rows() const;

@@ -3,12 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/size.h"
-#include "compiler_core/plan/sizes.h"
 
 namespace kiln {
 namespace {
@@ -54,7 +52,7 @@ AttentionText::AttentionText(const Graph& graph, AttentionProblem problem, int64
 
 // Whether rows of a head come in aligned chunks of 16 bytes.
 bool AttentionText::is_async(const AttentionOperand& operand) const {
-  if (operand.computed != kInvalidNode) return address(operand).has_value();
+  if (operand.computed != kInvalidNode) return computed(operand).has_address();
   const int64_t chunk = 16 / size_of(problem_.stored);
   return operand.column_stride.is(1) && is_multiple(operand.offset, chunk) &&
          is_multiple(operand.row_stride, chunk) &&
@@ -115,7 +113,7 @@ std::string AttentionText::print_problem() const {
 
 std::string AttentionText::print_pointer(std::string_view name,
                                          const AttentionOperand& operand) const {
-  if (operand.computed != kInvalidNode) return print_value(name, operand);
+  if (operand.computed != kInvalidNode) return computed(operand).print(name);
   std::string offset = long_text(operand.offset);
   for (size_t axis = 0; axis < problem_.batch.size(); ++axis)
     if (!operand.batch_strides[axis].is(0))
@@ -123,8 +121,8 @@ std::string AttentionText::print_pointer(std::string_view name,
   return fmt::format("  const auto* {} = in{} + ({});\n", name, operand.input, offset);
 }
 
-// [batch..., token, column], or, of a key, [batch..., column, token].
-std::vector<Index> AttentionText::place_of(const AttentionOperand& operand) const {
+// At [batch..., token, column], or, of a key, [batch..., column, token].
+ComputedOperandText AttentionText::computed(const AttentionOperand& operand) const {
   const bool is_key = &operand == &problem_.key;
   const LoopVar token{"token", LoopVar::Kind::kScalar, Level::kInner, 0, problem_.keys};
   const LoopVar column{"column",
@@ -138,85 +136,7 @@ std::vector<Index> AttentionText::place_of(const AttentionOperand& operand) cons
     at.push_back(static_cast<int>(axis) == problem_.heads_axis ? Index(0) : batch_index(axis));
   at.emplace_back(is_key ? column : token);
   at.emplace_back(is_key ? token : column);
-  return at;
-}
-
-std::optional<std::string> AttentionText::address(const AttentionOperand& operand) const {
-  if (is_elementwise(graph_.node(operand.computed).op)) return std::nullopt;
-  ExpressionPrinter printer(graph_, Dialect::kCuda);
-  printer.whole_vectors(lanes_);
-  const auto text = printer.vector_address(operand.computed, place_of(operand), lanes_);
-  if (!text) return std::nullopt;
-  return fmt::format("{}    return {};\n", statements(printer), *text);
-}
-
-// Of what `computed` is made of by arithmetic, what has most bytes: an input, a View of one, or what is
-// gathered from one. `at` becomes an index of its shape, for `printer`. kInvalidNode: several Views read it.
-NodeId AttentionText::widest_read(NodeId computed, ExpressionPrinter& printer,
-                                  std::vector<Index>& at) const {
-  // Of the largest input below.
-  const std::function<double(NodeId)> bytes = [&](NodeId id) {
-    const Node& node = graph_.node(id);
-    if (node.op == Op::kInput)
-      return static_cast<double>(size_at_hints(graph_, numel(node.shape))) *
-             static_cast<double>(size_of(node.dtype));
-    double most = 0;
-    for (const NodeId x : node.operands) most = std::max(most, bytes(x));
-    return most;
-  };
-  const auto readers = [&](NodeId id) {
-    return std::ranges::count_if(graph_.nodes(), [&](const Node& node) {
-      return std::ranges::find(node.operands, id) != node.operands.end();
-    });
-  };
-  bool is_alone = true, is_elsewhere = false;
-  NodeId id = computed;
-  while (true) {
-    const Node& node = graph_.node(id);
-    NodeId below = id;
-    while (graph_.node(below).op == Op::kView) below = graph_.node(below).operands[0];
-    is_alone = is_alone && (id == computed || readers(id) == 1);
-    if (is_elementwise(node.op)) {
-      id = *std::ranges::max_element(node.operands, {}, bytes);
-    } else if (is_elementwise(graph_.node(below).op)) {
-      at = printer.viewed(node, at);
-      id = node.operands[0];
-      is_elsewhere = true;
-    } else {
-      const bool is_read = traits(graph_.node(below).op).kind != OpKind::kSource ||
-                           graph_.node(below).op == Op::kInput;
-      return is_read && (is_alone || !is_elsewhere) ? id : kInvalidNode;
-    }
-  }
-}
-
-std::string AttentionText::print_value(std::string_view name,
-                                       const AttentionOperand& operand) const {
-  constexpr std::string_view kLive = "    [[maybe_unused]] const AllLanes live{};\n";
-  if (const auto found = address(operand))
-    return fmt::format("  const auto {} = [&](index_t token, index_t column) {{\n{}  }};\n", name,
-                       *found);
-  ExpressionPrinter first(graph_, Dialect::kCuda), second(graph_, Dialect::kCuda);
-  first.whole_vectors(lanes_);
-  second.whole_vectors(lanes_);
-  std::vector<Index> at = place_of(operand);
-  const NodeId read = widest_read(operand.computed, first, at);
-  std::string type = "int", raw = "int raw = 0;";
-  if (read != kInvalidNode) {
-    type = fmt::format("Packed<{}>", memory_type(graph_.node(read).dtype));
-    raw = type + " raw;";
-    first.load_packed(read, at, "raw", false);
-    second.bind_packed(read, "raw");
-  }
-  const std::string result = second.value(operand.computed, place_of(operand)).name;
-  return fmt::format(
-      "  const auto read_{0} = [&](index_t token, index_t column) {{\n{1}    {6}\n{3}"
-      "    return raw;\n  }};\n"
-      "  const auto value_of_{0} = [&]([[maybe_unused]] const {2}& raw, index_t token, index_t "
-      "column) {{\n{1}{4}"
-      "    return {5};\n  }};\n"
-      "  const Computed {0}{{read_{0}, value_of_{0}}};\n",
-      name, kLive, type, statements(first), statements(second), result, raw);
+  return {graph_, operand.computed, std::move(at), lanes_};
 }
 
 std::string AttentionText::print_pointers() const {

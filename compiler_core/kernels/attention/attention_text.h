@@ -2,12 +2,12 @@
 // Keeps a reference to the graph, which must outlive it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "compiler_core/kernels/attention/attention_problem.h"
+#include "compiler_core/kernels/attention/computed_operand_text.h"
 #include "compiler_core/kernels/printing/expression.h"
 
 namespace kiln {
@@ -39,8 +39,7 @@ class AttentionText {
 
   // Declares `problem`, with its open sizes.
   std::string print_sizes() const;
-  // Declares `query`, `key`, `value`: pointers; of what is computed, functions of (token, column) to a
-  // chunk's address, or what attention.cuh calls Computed.
+  // Declares `query`, `key`, `value`: pointers, or what ComputedOperandText declares.
   std::string print_pointers() const;
   // Declares scores(sums, row, column) and within(...), where `sums` are values of the node `sums`.
   std::string print_scores(NodeId sums) const;
@@ -54,12 +53,8 @@ class AttentionText {
   bool is_async(const AttentionOperand& operand) const;
   std::string print_operand(std::string_view name, const AttentionOperand& operand) const;
   std::string print_pointer(std::string_view name, const AttentionOperand& operand) const;
-  std::string print_value(std::string_view name, const AttentionOperand& operand) const;
-  std::vector<Index> place_of(const AttentionOperand& operand) const;
-  // The address of a chunk of what lies elsewhere than in strides, as statements that return it.
-  std::optional<std::string> address(const AttentionOperand& operand) const;
-  NodeId widest_read(NodeId computed, ExpressionPrinter& printer, std::vector<Index>& at) const;
-  // Scores of so many neighbours are computed at once: 1 where vectors are as wide as chunks of operands.
+  ComputedOperandText computed(const AttentionOperand& operand) const;
+  // How many neighbouring scores are computed at once: 1 where vectors are as wide as chunks of operands.
   int score_lanes() const { return problem_.computes_operands() ? 1 : lanes_; }
   Index batch_index(size_t axis) const;
   std::vector<Index> place(const Dim& width, int lanes) const;

@@ -237,16 +237,11 @@ Register ExpressionPrinter::load(DType dtype, const std::string& pointer, const 
 
 Index ExpressionPrinter::place(NodeId id, Indices at) const {
   const Node& node = graph_.node(id);
-  Index flat;
-  if (node.op == Op::kView) {
-    const auto& view = std::get<ViewAttr>(node.attr);
-    flat = Index(view.offset);
-    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
-  } else {
-    const std::vector<Dim>& strides = buffers_.at(id).strides;
-    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
-  }
-  return flat;
+  if (node.op == Op::kView) return flat(node, at);
+  const std::vector<Dim>& strides = buffers_.at(id).strides;
+  Index place;
+  for (size_t k = 0; k < at.size(); ++k) place = place + at[k] * strides[k];
+  return place;
 }
 
 void ExpressionPrinter::load_packed(NodeId id, Indices at, const std::string& packed, bool copies) {
@@ -302,10 +297,7 @@ std::optional<Register> ExpressionPrinter::position(NodeId id, Indices at) {
   if (node.op == Op::kView) {
     const Op source = graph_.node(node.operands[0]).op;
     if (source != Op::kIota && source != Op::kConstant) return std::nullopt;
-    const auto& view = std::get<ViewAttr>(node.attr);
-    Index flat(view.offset);
-    for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
-    return position(node.operands[0], coordinates(flat, graph_.node(node.operands[0]).shape));
+    return position(node.operands[0], viewed(node, at));
   }
   if (node.op == Op::kIota && node.shape[0].is_constant() && node.shape[0].constant() <= kGreatest)
     return iota(DType::kI32, at[0]);

@@ -72,9 +72,10 @@ class ExpressionPrinter {
   // Emits, in the innermost statements, what brings an input, or Views of one and Gathers from one, to
   // `packed`: an assignment, or, where `copies` and it lies there as a vector, a copy_packed() into it.
   void load_packed(NodeId node, std::span<const Index> at, const std::string& packed, bool copies);
-  // Where that lies, as C text, if it is a vector of so many lanes from a multiple of their number on.
+  // The address of what load_packed() reads, as C text. Nothing where it is no vector of so many
+  // neighbours, aligned to their number.
   std::optional<std::string> vector_address(NodeId node, std::span<const Index> at, int64_t lanes);
-  // The index of what a View of no input reads of its operand.
+  // The coordinates that a View reads in its operand, which is no input.
   std::vector<Index> viewed(const Node& view, std::span<const Index> at);
   // The element of its buffer that an input, or a View of one, reads at an index.
   Index place(NodeId node, std::span<const Index> at) const;
@@ -159,7 +160,9 @@ class ExpressionPrinter {
                       int64_t& alignment) const;
   Register read(const Node& node, std::span<const Part> parts, Indices at, bool alike);
   Register gather(const Node& node, Indices at);
-  // The index of what a Gather reads of its table.
+  // The place in its flattened operand that a View reads.
+  static Index flat(const Node& view, Indices at);
+  // The coordinates that a Gather reads in its table.
   std::vector<Index> gathered(const Node& node, Indices at);
   // `at`: in the row-major order of the node.
   Register random(const Node& node, const Index& at);

@@ -90,17 +90,19 @@ std::vector<Index> ExpressionPrinter::coordinates(const Index& flat, const Shape
   return at;
 }
 
-std::vector<Index> ExpressionPrinter::viewed(const Node& node, Indices at) {
-  const auto& view = std::get<ViewAttr>(node.attr);
-  Index flat(view.offset);
-  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
-  return coordinates(flat, graph_.node(node.operands[0]).shape);
+Index ExpressionPrinter::flat(const Node& view, Indices at) {
+  const auto& [strides, offset] = std::get<ViewAttr>(view.attr);
+  Index flat(offset);
+  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * strides[k];
+  return flat;
+}
+
+std::vector<Index> ExpressionPrinter::viewed(const Node& view, Indices at) {
+  return coordinates(flat(view, at), graph_.node(view.operands[0]).shape);
 }
 
 Register ExpressionPrinter::view(const Node& node, Indices at) {
-  const auto& view = std::get<ViewAttr>(node.attr);
-  Index flat(view.offset);
-  for (size_t k = 0; k < at.size(); ++k) flat = flat + at[k] * view.strides[k];
+  const Index flat = this->flat(node, at);
   const NodeId source = node.operands[0];
   // A reduction's result is bound to a register whatever the index.
   if (const auto bound = bound_.find(source); bound != bound_.end()) return bound->second;

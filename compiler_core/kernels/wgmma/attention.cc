@@ -246,7 +246,6 @@ TriedSchedules schedules_for(const AttentionProblem& problem) {
 }  // namespace
 
 Status check_wgmma_attention(const Workload& workload) {
-  TRY_STATUS(check_operands_lie_in_memory(workload));
   const Graph& graph = workload.graph;
   const AttentionProblem problem = AttentionProblem::of(graph);
   if (!is_16_bit_float(problem.stored) ||

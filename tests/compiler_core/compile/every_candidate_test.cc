@@ -20,6 +20,7 @@
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/plan.h"
 #include "tests/compiler_core/compile/in_registers.h"
+#include "tests/compiler_core/kernels/attention_graphs.h"
 
 namespace kiln {
 namespace {
@@ -433,108 +434,17 @@ return %9
 return %8 %10 %12
 )"};
 
-// One query behind 8 bits with a scale of each token, behind pages of such, and behind pages.
-constexpr const char* kCacheGraphs[] = {
-    R"(kiln.graph 1
-%0 = constant 0x1.6a09e6p-4 : f32[]
-%1 = view %0 strides=[0,0,0,0] offset=[0] : f32[16,32,1,4096]
-%2 = input 0 : bf16[16,32,1,128]
-%3 = input 1 : f32[16,8,4096,1]
-%4 = view %3 strides=[32768,4096,1,0] offset=[0] : f32[16,8,4096,128]
-%5 = input 2 : i8[16,8,4096,128]
-%6 = cast %5 : f32[16,8,4096,128]
-%7 = mul %4 %6 : f32[16,8,4096,128]
-%8 = cast %7 : bf16[16,8,4096,128]
-%9 = view %8 strides=[4194304,524288,0,128,1] offset=[0] : bf16[16,8,4,4096,128]
-%10 = view %9 strides=[16777216,524288,1,128] offset=[0] : bf16[16,32,128,4096]
-%11 = matmul %2 %10 : f32[16,32,1,4096]
-%12 = mul %1 %11 : f32[16,32,1,4096]
-%13 = reduce_max %12 axes=[3] : f32[16,32,1]
-%14 = view %13 strides=[32,1,0,0] offset=[0] : f32[16,32,1,4096]
-%15 = sub %12 %14 : f32[16,32,1,4096]
-%16 = exp %15 : f32[16,32,1,4096]
-%17 = reduce_sum %16 axes=[3] : f32[16,32,1]
-%18 = view %17 strides=[32,1,0,0] offset=[0] : f32[16,32,1,4096]
-%19 = div %16 %18 : f32[16,32,1,4096]
-%20 = cast %19 : bf16[16,32,1,4096]
-%21 = input 3 : i8[16,8,4096,128]
-%22 = cast %21 : f32[16,8,4096,128]
-%23 = input 4 : f32[16,8,4096,1]
-%24 = view %23 strides=[32768,4096,1,0] offset=[0] : f32[16,8,4096,128]
-%25 = mul %22 %24 : f32[16,8,4096,128]
-%26 = cast %25 : bf16[16,8,4096,128]
-%27 = view %26 strides=[4194304,524288,0,128,1] offset=[0] : bf16[16,8,4,4096,128]
-%28 = view %27 strides=[16777216,524288,128,1] offset=[0] : bf16[16,32,4096,128]
-%29 = matmul %20 %28 : f32[16,32,1,128]
-%30 = cast %29 : bf16[16,32,1,128]
-return %30
-)",
-    R"(kiln.graph 1
-%0 = constant 0x1.6a09e6p-4 : f32[]
-%1 = view %0 strides=[0,0,0,0] offset=[0] : f32[16,32,1,4096]
-%2 = input 0 : bf16[16,32,1,128]
-%3 = input 1 : f32[8,1,1]
-%4 = view %3 strides=[0,1,0,0] offset=[0] : f32[16,8,4096,128]
-%5 = input 2 : f8e4m3[4096,16,8,128]
-%6 = input 3 : i64[16,256]
-%7 = gather %5 %6 : f8e4m3[16,256,16,8,128]
-%8 = view %7 strides=[4194304,128,1024,1] offset=[0] : f8e4m3[16,8,4096,128]
-%9 = cast %8 : f32[16,8,4096,128]
-%10 = mul %4 %9 : f32[16,8,4096,128]
-%11 = cast %10 : bf16[16,8,4096,128]
-%12 = view %11 strides=[4194304,524288,0,128,1] offset=[0] : bf16[16,8,4,4096,128]
-%13 = view %12 strides=[16777216,524288,1,128] offset=[0] : bf16[16,32,128,4096]
-%14 = matmul %2 %13 : f32[16,32,1,4096]
-%15 = mul %1 %14 : f32[16,32,1,4096]
-%16 = reduce_max %15 axes=[3] : f32[16,32,1]
-%17 = view %16 strides=[32,1,0,0] offset=[0] : f32[16,32,1,4096]
-%18 = sub %15 %17 : f32[16,32,1,4096]
-%19 = exp %18 : f32[16,32,1,4096]
-%20 = reduce_sum %19 axes=[3] : f32[16,32,1]
-%21 = view %20 strides=[32,1,0,0] offset=[0] : f32[16,32,1,4096]
-%22 = div %19 %21 : f32[16,32,1,4096]
-%23 = cast %22 : bf16[16,32,1,4096]
-%24 = input 4 : f32[8,1,1]
-%25 = view %24 strides=[0,1,0,0] offset=[0] : f32[16,8,4096,128]
-%26 = input 5 : f8e4m3[4096,16,8,128]
-%27 = gather %26 %6 : f8e4m3[16,256,16,8,128]
-%28 = view %27 strides=[4194304,128,1024,1] offset=[0] : f8e4m3[16,8,4096,128]
-%29 = cast %28 : f32[16,8,4096,128]
-%30 = mul %25 %29 : f32[16,8,4096,128]
-%31 = cast %30 : bf16[16,8,4096,128]
-%32 = view %31 strides=[4194304,524288,0,128,1] offset=[0] : bf16[16,8,4,4096,128]
-%33 = view %32 strides=[16777216,524288,128,1] offset=[0] : bf16[16,32,4096,128]
-%34 = matmul %23 %33 : f32[16,32,1,128]
-%35 = cast %34 : bf16[16,32,1,128]
-return %35
-)",
-    R"(kiln.graph 1
-%0 = constant 0x1.6a09e6p-4 : f32[]
-%1 = view %0 strides=[0,0,0,0] offset=[0] : f32[16,32,1,4096]
-%2 = input 0 : bf16[16,32,1,128]
-%3 = input 1 : bf16[4096,16,8,128]
-%4 = input 2 : i64[16,256]
-%5 = gather %3 %4 : bf16[16,256,16,8,128]
-%6 = view %5 strides=[4194304,128,0,1024,1] offset=[0] : bf16[16,8,4,4096,128]
-%7 = view %6 strides=[16777216,524288,1,128] offset=[0] : bf16[16,32,128,4096]
-%8 = matmul %2 %7 : f32[16,32,1,4096]
-%9 = mul %1 %8 : f32[16,32,1,4096]
-%10 = reduce_max %9 axes=[3] : f32[16,32,1]
-%11 = view %10 strides=[32,1,0,0] offset=[0] : f32[16,32,1,4096]
-%12 = sub %9 %11 : f32[16,32,1,4096]
-%13 = exp %12 : f32[16,32,1,4096]
-%14 = reduce_sum %13 axes=[3] : f32[16,32,1]
-%15 = view %14 strides=[32,1,0,0] offset=[0] : f32[16,32,1,4096]
-%16 = div %13 %15 : f32[16,32,1,4096]
-%17 = cast %16 : bf16[16,32,1,4096]
-%18 = input 3 : bf16[4096,16,8,128]
-%19 = gather %18 %4 : bf16[16,256,16,8,128]
-%20 = view %19 strides=[4194304,128,0,1024,1] offset=[0] : bf16[16,8,4,4096,128]
-%21 = view %20 strides=[16777216,524288,128,1] offset=[0] : bf16[16,32,4096,128]
-%22 = matmul %17 %21 : f32[16,32,1,128]
-%23 = cast %22 : bf16[16,32,1,128]
-return %23
-)"};
+// One query of 16 x 32 heads, of which four share 4096 keys and values of 128, as a cache has them.
+Graph step_behind(testing::AttentionGraph::Cache cache) {
+  return testing::attention_graph({.dtype = DType::kBF16,
+                                   .batch = {16, 32},
+                                   .rows = 1,
+                                   .keys = 4096,
+                                   .depth = 128,
+                                   .columns = 128,
+                                   .shared_by = 4,
+                                   .cache = cache});
+}
 
 Target target_of(size_t index) {
   Target target = *Target::parse(kTargets[index]);
@@ -594,7 +504,7 @@ class EveryCandidate : public ::testing::TestWithParam<int> {
           if (const auto program = read_graph_file(file.path()))
             add(file.path().filename().string(), program->graph);
     for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
-    for (const char* text : kCacheGraphs) add("a cache", *parse_graph(text));
+    for (const auto cache : testing::kEveryCache) add("a cache", step_behind(cache));
     for (const char* text : kWeightGraphs)
       all.emplace_back("8-bit weights", make_workload(*parse_graph(text))->workload);
     if (target_of(target).isa == "sm_90a")

@@ -171,7 +171,7 @@ TEST_F(EarlyReadTest, InputsThatNobodyWritesAreReadyFromTheSecondLaunchOn) {
   }
 }
 
-// What is in front of a program may write the inputs that its second launch reads early.
+// A kernel in front of the program may write the inputs that its second launch reads early.
 TEST_F(EarlyReadTest, TheFirstLaunchOfAProgramIsBehindAllInFrontOfIt) {
   const DeviceBuffer x = upload(ramp(1)), w = upload(ramp(10)), out = memory(256);
   const int before = fake_count("kiln_fake_early_launches");

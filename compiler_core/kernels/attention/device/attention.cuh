@@ -79,8 +79,8 @@ KILN_INLINE void fetch_tokens(const Operand& layout, const From& operand, int fi
   }
 }
 
-// What is computed: read(token, column) brings what most bytes are read of, in registers, and of(that,
-// token, column) is the chunk.
+// How a chunk is computed: read(token, column) loads the widest thing that it is made of, and of(what was
+// loaded, token, column) gives its values.
 template <class Read, class Of>
 struct Computed {
   Read read;
@@ -89,7 +89,7 @@ struct Computed {
 template <class Read, class Of>
 Computed(Read, Of) -> Computed<Read, Of>;
 
-// What a chunk is made of, as it waits.
+// The type that Computed::read() gives; of an operand that lies in memory, any.
 template <class Operand, class From>
 KILN_INLINE auto read_of(const From& from) {
   if constexpr (Operand::computed)
@@ -98,8 +98,9 @@ KILN_INLINE auto read_of(const From& from) {
     return 0;
 }
 
-// A thread's chunks of a tile that is coming: begin() reads what they are made of, if that `waits` in
-// registers meanwhile, end() makes them and puts them there. Of what lies in memory, end() does all.
+// A thread's chunks of the next tile. begin() loads what they are made of, if that `waits` in registers
+// while another tile is multiplied; end() computes them and stores them in the tile. Where the operand
+// lies in memory, end() copies them.
 template <class Operand, int rows, int width, int size, bool whole, int threads, class From>
 struct ComingTokens {
   using Stored = typename Operand::stored;
@@ -110,7 +111,7 @@ struct ComingTokens {
   static constexpr int bytes = turns * sizeof(Raw);
   Raw raw[Chunks::turns];
 
-  // Those of `count` turns from `first_turn` on.
+  // Loads for `count` turns from `first_turn` on.
   template <int count>
   KILN_MEMBER void read(const From& from, int first, int tokens, int first_turn, int thread) {
     if constexpr (Operand::computed) {
@@ -252,14 +253,14 @@ struct Attention {
     cp_async_commit();
   }
 
-  // The same of what is computed, at least in part.
+  // A tile of which keys, values or both are computed.
   template <int threads, class Keys, class Values>
   struct ComingTile {
     ComingTokens<Key, Tiling::keys, Tiling::depth, Problem::depth, Problem::whole_keys, threads, Keys> keys;
     ComingTokens<Value, Tiling::keys, Tiling::columns, Problem::columns, Problem::whole_keys, threads,
                  Values>
         values;
-    // Few enough registers to wait in while another tile is multiplied.
+    // Whether what was loaded takes few enough registers to wait in: 32 of a thread.
     static constexpr bool waits = decltype(keys)::bytes + decltype(values)::bytes <= 128;
 
     KILN_MEMBER void begin(const Problem& problem, const Keys& key, const Values& value, int tile,

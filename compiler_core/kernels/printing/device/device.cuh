@@ -245,9 +245,9 @@ KILN_INLINE float f16_to_f32(unsigned short x) {
   return y;
 }
 
-// Two 8-bit floats (e4m3) a word's lower half, as two f16s: they have all their values.
+// The two 8-bit floats (e4m3) in a word's lower half as two f16s, which have all these values.
 #if __CUDA_ARCH__ >= 890
-#define KILN_F8_PAIRS 1
+#define KILN_F8_PAIRS 1  // the instruction exists
 KILN_INLINE unsigned f8e4m3x2_to_f16x2(unsigned two) {
   unsigned x;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(x) : "h"(static_cast<unsigned short>(two)));

@@ -57,10 +57,11 @@ struct alignas(LANES * sizeof(T) <= 4 ? 4 : LANES * sizeof(T) < 16 ? LANES * siz
 KILN_INLINE float f8e4m3_to_f32(unsigned x) {
 #ifdef KILN_F8_PAIRS
   return f16_to_f32(static_cast<unsigned short>(f8e4m3x2_to_f16x2(x & 0xffu)));
-#endif
+#else
   const unsigned half = (x & 0x80u) << 8 | (x & 0x7fu) << 7;
   return (x & 0x7fu) == 0x7fu ? nan_f32()
                               : f16_to_f32(static_cast<unsigned short>(half)) * 256.0f;
+#endif
 }
 KILN_INLINE unsigned f32_to_f8e4m3(float x) {
   const unsigned bits = as_bits(x), size = bits & 0x7fffffffu;
