@@ -101,14 +101,17 @@ bool has_room(const CudaFewRowsAttentionSchedule& schedule, const AttentionProbl
          schedule.splits <= limits.max_cluster;
 }
 
-// The same where keys and values are computed, and what they are made of may wait.
+// The same where keys and values are computed, and what they are made of may wait. A target that has no
+// instruction for 8-bit floats converts them in more registers.
 bool registers_hold_computed(const CudaFewRowsAttentionSchedule& schedule,
-                             const AttentionProblem& problem) {
-  constexpr int64_t kOfSm = 65536, kMost = 255, kWaiting = 32, kElsewhere = 56;
+                             const AttentionProblem& problem, const Target& target) {
+  constexpr int64_t kOfSm = 65536, kMost = 255, kWaiting = 32, kSchedulers = 4;
+  const int64_t elsewhere = target.isa == "sm_90a" ? 56 : 64;
   const int64_t held =
-      round_up(problem.columns, int64_t{16}) / 2 + schedule.keys + kWaiting + kElsewhere;
-  return held <= std::min(kMost, kOfSm / schedule.threads() / 8 * 8) &&
-         registers_hold(schedule.keys, problem);
+      round_up(problem.columns, int64_t{16}) / 2 + schedule.keys + kWaiting + elsewhere;
+  // Each scheduler has a quarter of them, for as many warps as the busiest one.
+  const int64_t most = kOfSm / (round_up(int64_t{schedule.warps}, kSchedulers) * 32) / 8 * 8;
+  return held <= std::min(kMost, most) && registers_hold(schedule.keys, problem);
 }
 
 std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
@@ -127,8 +130,7 @@ std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
       {8, 16, 2, 1}, {4, 32, 3, 1}, {8, 32, 2, 1}, {8, 16, 3, 1},
       {4, 64, 2, 1}, {4, 16, 4, 1}, {2, 16, 2, 1}, {8, 16, 2, 2}};
   constexpr CudaFewRowsAttentionSchedule kOfComputed[] = {
-      {12, 16, 1, 1}, {8, 16, 1, 1}, {4, 16, 1, 2}, {10, 16, 1, 1},
-      {8, 16, 1, 2},  {4, 16, 1, 1}, {2, 16, 1, 1}};
+      {12, 16, 1, 1}, {8, 16, 1, 1}, {4, 16, 1, 2}, {8, 16, 1, 2}, {4, 16, 1, 1}, {2, 16, 1, 1}};
   using Schedules = std::span<const CudaFewRowsAttentionSchedule>;
   std::vector<Schedule> space;
   for (CudaFewRowsAttentionSchedule schedule :
@@ -137,7 +139,7 @@ std::vector<Schedule> few_rows_attention_candidates(const Workload& workload,
     const int64_t at_once = int64_t{schedule.splits} * schedule.warps * schedule.keys;
     const bool idle = at_once > 32 && at_once >= 2 * problem.keys.constant();
     const bool holds = problem.moves_operands ? registers_hold(schedule.keys, problem)
-                                              : registers_hold_computed(schedule, problem);
+                                              : registers_hold_computed(schedule, problem, target);
     if (!idle && has_room(schedule, problem, limits) && holds && space.size() < kMostCandidates)
       add_unless_present(space, to_schedule(schedule));
   }
