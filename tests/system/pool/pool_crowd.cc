@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <latch>
 #include <mutex>
@@ -11,6 +13,7 @@
 #include "client/client.h"
 #include "compiler_core/base/check.h"
 #include "compiler_core/ir/text.h"
+#include "compiler_core/tune/measurement.h"
 #include "tests/system/faults/small_program.h"
 
 namespace kiln::testing {
@@ -38,6 +41,13 @@ int64_t hedged(const Pool& pool) {
   }
 }
 
+// They are on record without times.
+int64_t confirmations(const Pool& pool) {
+  return std::stoll(pool.insist(
+      fmt::format("SELECT count(*) FROM kiln.records WHERE verdict = {} AND samples = ''",
+                  static_cast<int>(Verdict::kOk))));
+}
+
 }  // namespace
 
 CrowdTally ask_at_once(Pool& pool, int clients, int number) {
@@ -47,7 +57,7 @@ CrowdTally ask_at_once(Pool& pool, int clients, int number) {
   const auto graph = parse_graph(read_file(small_program(programs, number).graph).value());
   CHECK(graph.has_value(), "small_program.h writes what can be read");
   const Pool::Builds builds = pool.builds();
-  const int64_t hedged_before = hedged(pool);
+  const int64_t hedged_before = hedged(pool), confirmed_before = confirmations(pool);
   CrowdTally tally;
   std::mutex mu;
   std::latch all_are_here(clients);
@@ -82,6 +92,7 @@ CrowdTally ask_at_once(Pool& pool, int clients, int number) {
   const Pool::Builds now = pool.builds();
   tally.builds = {now.builds - builds.builds, now.candidates - builds.candidates};
   tally.hedged = hedged(pool) - hedged_before;
+  tally.confirmed = confirmations(pool) - confirmed_before;
   return tally;
 }
 

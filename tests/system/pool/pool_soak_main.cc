@@ -40,6 +40,7 @@ int crowd(Pool& pool, int clients) {
                                  {"builds", tally.builds.builds},
                                  {"candidates", tally.builds.candidates},
                                  {"hedged", tally.hedged},
+                                 {"confirmed", tally.confirmed},
                                  {"error", tally.error}};
   fmt::print("{}\n", report.dump());
   return tally.answered == clients && tally.tuned == 1 ? 0 : 1;
