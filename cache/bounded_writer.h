@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string_view>
 
 #include "cache/group_writer.h"
 #include "cache/store.h"
@@ -46,6 +47,11 @@ class BoundedWriter {
   Group& group() { return group_; }
   // Steps of eviction that are under way end early from now on.
   void close() { closing_ = true; }
+
+  // Whether a write failed since there is no room for it: the index answers, and keeps what it has.
+  static bool is_full(const Status& status) {
+    return !status && status.error().message.starts_with(kFull);
+  }
 
   // Submits a job that will store `stored_bytes`; room for them is made first.
   void write(size_t queued_bytes, int64_t stored_bytes, Job job, Done done, Ahead ahead = {}) {
@@ -102,6 +108,7 @@ class BoundedWriter {
   static constexpr int kEntriesAStep = 64;
   static constexpr int kEntriesForAWrite = 512;
   static constexpr int64_t kHighPercent = 96, kLowPercent = 92;
+  static constexpr std::string_view kFull = "the cache is full";
 
   int64_t keep_from_ms() const { return bound_.now_ms() - bound_.keep_used_ms; }
   // Why the entries that are left cannot be evicted.
@@ -118,7 +125,7 @@ class BoundedWriter {
     TRY(evicted, index.evict(excess, keep_from_ms(), kEntriesForAWrite));
     if (evicted.bytes >= excess) return {};
     return fail(Code::kUnavailable,
-                fmt::format("the cache is full: {} of {} bytes are stored, and what is left is {}",
+                fmt::format("{}: {} of {} bytes are stored, and what is left is {}", kFull,
                             totals.bytes - evicted.bytes, bound_.max_bytes, what_stays()));
   }
 

@@ -36,9 +36,11 @@ void add_new(std::vector<Digest>& to, const std::vector<Digest>& keys) {
 
 // ---- Puts ----
 
-// A writer whose term is over keeps nothing: it would come after what the next one stored.
+// A writer whose term is over keeps nothing: it would come after what the next one stored. A full store
+// is not away.
 bool SpooledWrites::may_spool(const Status& status) const {
-  return spool_ && !status && status.error().code == Code::kUnavailable && term_.is_ours();
+  return spool_ && !status && status.error().code == Code::kUnavailable && term_.is_ours() &&
+         !PostgresWriter::is_full(status);
 }
 
 bool SpooledWrites::spool(const Digest& key, const Status& added) {
@@ -54,7 +56,7 @@ void SpooledWrites::put_blob(std::string bytes, Store::Done done) {
       size, static_cast<int64_t>(size),
       [upload](PostgresIndex& index) { return index.put_blob(*upload); },
       [this, upload, done = std::move(done)](Status status) {
-        if (!upload->outcome && may_spool(status) &&
+        if (may_spool(status) &&
             spool(upload->digest, spool_->add_blob(upload->digest, upload->bytes)))
           status = {};
         if (done) done(std::move(status));

@@ -5,7 +5,7 @@
 // A put and what becomes of it:
 //
 //   put -> written to the store -> done hears ok
-//        \ the binary's upload fails -> spooled -> its kernel too -> both hear ok: they are durable
+//        \ the binary's upload or its row fails -> spooled -> its kernel too -> both hear ok: they are durable
 //                                                \ its program too, and hears kUnavailable, since it
 //                                                  would not survive this machine
 //

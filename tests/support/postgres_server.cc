@@ -103,8 +103,9 @@ void PostgresServer::signal_all(int number) const {
   for (const pid_t backend : descendants(server_.pid(), "postgres")) ::kill(backend, number);
 }
 
-// Its other processes see it gone and end by themselves.
+// It stands still first, so that it forks none while its others are looked for.
 void PostgresServer::kill() {
+  server_.signal(SIGSTOP);
   const std::vector<pid_t> backends = descendants(server_.pid(), "postgres");
   server_.signal(SIGKILL);
   for (const pid_t backend : backends) ::kill(backend, SIGKILL);

@@ -11,12 +11,14 @@ namespace {
 
 using namespace samples;  // NOLINT: the vocabulary of these tests
 
-// Objects that are away while the test says so.
+// Objects that are away while the test says so. `as_one_goes_up`: called once, with the next that is put.
 class DistantObjects final : public ObjectStore {
  public:
-  DistantObjects(std::unique_ptr<ObjectStore> objects, const std::atomic<bool>& away)
-      : objects_(std::move(objects)), away_(away) {}
+  DistantObjects(std::unique_ptr<ObjectStore> objects, const std::atomic<bool>& away,
+                 std::function<void()>& as_one_goes_up)
+      : objects_(std::move(objects)), away_(away), as_one_goes_up_(as_one_goes_up) {}
   void put(std::string name, std::string bytes, Then<void> done) override {
+    if (const auto then = std::exchange(as_one_goes_up_, nullptr)) then();
     away_ ? done(gone()) : objects_->put(std::move(name), std::move(bytes), std::move(done));
   }
   void get(std::string name, Then<std::string> done) override {
@@ -38,6 +40,7 @@ class DistantObjects final : public ObjectStore {
   static tl::unexpected<Error> gone() { return fail(Code::kUnavailable, "nobody answers"); }
   const std::unique_ptr<ObjectStore> objects_;
   const std::atomic<bool>& away_;
+  std::function<void()>& as_one_goes_up_;
 };
 
 class SpooledWritesTest : public PostgresTest {
@@ -54,9 +57,9 @@ class SpooledWritesTest : public PostgresTest {
   }
   std::unique_ptr<PostgresStore> open_with(PostgresStoreOptions options) {
     auto objects = open_objects(folder_.string(), {}).value();
-    auto opened = PostgresStore::open(place_->url(),
-                                      std::make_unique<DistantObjects>(std::move(objects), away_),
-                                      std::move(options));
+    auto opened = PostgresStore::open(
+        place_->url(), std::make_unique<DistantObjects>(std::move(objects), away_, as_one_goes_up_),
+        std::move(options));
     EXPECT_TRUE(opened) << opened.error().message;
     return *std::move(opened);
   }
@@ -99,6 +102,7 @@ class SpooledWritesTest : public PostgresTest {
   }
 
   std::atomic<bool> away_{false};
+  std::function<void()> as_one_goes_up_;
   const TempDir dir_ = TempDir::create("kiln-spool-test").value();
   std::mutex mu_;
   std::string log_;  // guarded by mu_
@@ -147,6 +151,30 @@ TEST_F(SpooledWritesTest, WhilePostgresIsAwayToo) {
   server_->begin();
   expect_gone_up(*store);
   expect_served(*store, 1, false);
+}
+
+// A full store is there: what it does not take does not wait for it.
+TEST_F(SpooledWritesTest, WhatTheStoreHasNoRoomForIsNotKept) {
+  PostgresStoreOptions options;
+  options.spool = spool();
+  options.max_bytes = 1;
+  const auto store = open_with(std::move(options));
+  const Status more = put_blob(*store, 1);
+  ASSERT_FALSE(more);
+  EXPECT_NE(more.error().message.find("the cache is full"), std::string::npos);
+  EXPECT_EQ(store->totals().spooled_bytes, 0);
+}
+
+// The binary is claimed and put, and its row cannot be written any more.
+TEST_F(SpooledWritesTest, WhenPostgresDiesWhileABinaryGoesUp) {
+  auto store = open_spooling();
+  as_one_goes_up_ = [this] { server_->kill(); };
+  put_while_away(*store, 1);
+  expect_served(*store, 1, true);
+  server_->begin();
+  expect_gone_up(*store);
+  expect_served(*store, 1, false);
+  EXPECT_EQ(state_of(1), "L");
 }
 
 TEST_F(SpooledWritesTest, WhatDoesNotFitIsNotKept) {
