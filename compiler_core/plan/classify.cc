@@ -11,6 +11,7 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/dequantised.h"
 #include "compiler_core/plan/joined_products.h"
+#include "compiler_core/plan/normed_rows.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/workload.h"
 
@@ -39,7 +40,8 @@ class Classifier {
       TRY_STATUS(check_attention_gradient(graph_));
       return Family::kAttentionGradient;
     }
-    if (matmuls > 0 && reduces > 0) {
+    normed_ = reduces == 1 ? find_normed_operand() : std::nullopt;
+    if (matmuls > 0 && reduces > 0 && !normed_) {
       TRY_STATUS(check_attention(graph_));
       return Family::kAttention;
     }
@@ -116,6 +118,14 @@ class Classifier {
     }
   }
 
+  // The rows of the first operand of the first matmul, where a norm scales them.
+  std::optional<NormedRows> find_normed_operand() const {
+    const auto nodes = graph_.nodes();
+    const auto matmul =
+        std::ranges::find_if(nodes, [](const Node& node) { return node.op == Op::kMatmul; });
+    return matmul == nodes.end() ? std::nullopt : find_normed_rows(graph_, matmul->operands[0]);
+  }
+
   Status outputs_are_computed() const {
     for (NodeId id : graph_.outputs())
       if (is_leaf(graph_.node(id).op) || graph_.node(id).op == Op::kView)
@@ -154,6 +164,8 @@ class Classifier {
       TRY_STATUS(outputs_are_computed());
     std::set<NodeId> inside;  // of the operands: no part of an epilogue
     const auto picked = picked_matrices(graph_, matmul);
+    if (normed_ && (picked || find_dequantised(graph_, matmul, 1)))
+      return refuse(matmul, "rows that a norm scales are multiplied with what lies in memory");
     if (picked) TRY_STATUS(picked_operands(matmul, *picked));
     if (picked) inside.insert(picked->gather);
     for (size_t i = 0; i < 2; ++i) {
@@ -166,6 +178,10 @@ class Classifier {
         TRY_STATUS(factor_is_read(narrow->shift));
         inside.insert(narrow->nodes.begin(), narrow->nodes.end());
         at = narrow->stored;
+      }
+      if (i == 0 && normed_) {
+        inside.insert(normed_->nodes.begin(), normed_->nodes.end());
+        at = normed_->rows;
       }
       const Node& x = graph_.node(at);
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
@@ -292,6 +308,7 @@ class Classifier {
   }
 
   const Graph& graph_;
+  std::optional<NormedRows> normed_;
   ReductionSpace space_;
   Shape reduced_shape_;
   std::vector<Dim> spread_strides_;

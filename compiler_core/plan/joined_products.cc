@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler_core/ir/affine.h"
+#include "compiler_core/plan/normed_rows.h"
 
 namespace kiln {
 namespace {
@@ -37,30 +38,11 @@ std::vector<NodeId> products_of(const Graph& graph, NodeId output) {
   return {products.begin(), products.end()};
 }
 
-// How far apart the lines of an operand lie, which are contiguous along the depth and begin at multiples
-// of 16 bytes: the rows of the first one, the columns of the second. nullopt: they do not.
-std::optional<int64_t> line_pitch(const Graph& graph, NodeId operand, bool rows) {
-  const Node* node = &graph.node(operand);
-  if (node->shape.size() != 2 || !node->shape[1].is_constant() ||
-      (!rows && !node->shape[0].is_constant()))
-    return std::nullopt;
-  std::vector<Dim> strides = contiguous_strides(node->shape);
-  if (node->op == Op::kView) {
-    const auto& view = std::get<ViewAttr>(node->attr);
-    if (!view.offset.is_constant() || view.offset.constant() % kLineUnit != 0) return std::nullopt;
-    strides = view.strides;
-    node = &graph.node(node->operands[0]);
-  }
-  if (node->op != Op::kInput || !is_16_bit_float(node->dtype)) return std::nullopt;
-  const Dim &inner = strides[rows ? 1 : 0], &outer = strides[rows ? 0 : 1];
-  const bool lines = inner.is(1) && outer.is_constant() && outer.constant() > 0 &&
-                     outer.constant() % kLineUnit == 0;
-  return lines ? std::optional(outer.constant()) : std::nullopt;
-}
-
 Status check_products(const Graph& graph, const JoinedProducts& joined) {
   const Node& first = graph.node(joined.first_operand);
-  if (!line_pitch(graph, joined.first_operand, true)) return refuse("its rows do not lie in lines");
+  const auto normed = find_normed_rows(graph, joined.first_operand);
+  if (!line_pitch(graph, normed ? normed->rows : joined.first_operand, true))
+    return refuse("its rows do not lie in lines");
   if (first.shape[1].constant() % kLineUnit != 0 || numel(first.shape).is(0))
     return refuse("its depth is not of whole 16 bytes");
   std::optional<int64_t> pitch;
@@ -101,6 +83,25 @@ Status check_epilogue(const Graph& graph, const JoinedOutput& output) {
 }
 
 }  // namespace
+
+std::optional<int64_t> line_pitch(const Graph& graph, NodeId operand, bool rows) {
+  const Node* node = &graph.node(operand);
+  if (node->shape.size() != 2 || !node->shape[1].is_constant() ||
+      (!rows && !node->shape[0].is_constant()))
+    return std::nullopt;
+  std::vector<Dim> strides = contiguous_strides(node->shape);
+  if (node->op == Op::kView) {
+    const auto& view = std::get<ViewAttr>(node->attr);
+    if (!view.offset.is_constant() || view.offset.constant() % kLineUnit != 0) return std::nullopt;
+    strides = view.strides;
+    node = &graph.node(node->operands[0]);
+  }
+  if (node->op != Op::kInput || !is_16_bit_float(node->dtype)) return std::nullopt;
+  const Dim &inner = strides[rows ? 1 : 0], &outer = strides[rows ? 0 : 1];
+  const bool lines = inner.is(1) && outer.is_constant() && outer.constant() > 0 &&
+                     outer.constant() % kLineUnit == 0;
+  return lines ? std::optional(outer.constant()) : std::nullopt;
+}
 
 std::optional<JoinedProducts> find_joined_products(const Graph& graph) {
   JoinedProducts found;

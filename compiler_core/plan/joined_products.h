@@ -21,6 +21,11 @@ struct JoinedProducts {
   std::vector<JoinedOutput> outputs;    // in the order of the graph's
 };
 
+// How far apart the lines of an operand of a matmul of two axes lie, the rows of the first one and the columns
+// of the second, which are halves of an input, contiguous along the depth, and begin at multiples of 16 bytes.
+// nullopt: they do not.
+std::optional<int64_t> line_pitch(const Graph& graph, NodeId operand, bool rows);
+
 // Products of a kernel, and of one output: their sums stand side by side in registers.
 inline constexpr int kMostJoinedProducts = 8, kMostProductsOfOutput = 2;
 

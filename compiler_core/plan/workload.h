@@ -49,7 +49,8 @@
 //  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
 //  batch broadcast: any strides and offset inside the buffer), both of one dtype; or is dequantised
 //  from one of those whose elements have 8 bits (dequantised.h; its zeros and scales are Casts of
-//  Views of leaves). Exactly one output, of shape T: the Matmul itself, or elementwise nodes of shape T
+//  Views of leaves). The first one may be rows of bf16 that a norm scales (normed_rows.h), of a Matmul of two
+//  axes; of those the one Reduce is. Exactly one output, of shape T: the Matmul itself, or elementwise nodes of shape T
 //  over the Matmul, Inputs of shape T and Views of leaves (bias, residual). The Matmul is never read
 //  through a View. Batch axes are not merged with m or n.
 //
@@ -65,7 +66,7 @@
 //  it (channels_last.h), that stands for it, and T is the View's shape.
 //
 // kProducts: two to eight Matmuls [m, k] x [k, n] of one first operand (joined_products.h), each with
-//  a second operand of its own. Of the sizes only m may have symbols. Operands are halves, each an Input or a View of
+//  a second operand of its own. The first operand may be rows that a norm scales, as of kMatmul. Of the sizes only m may have symbols. Operands are halves, each an Input or a View of
 //  one whose lines are contiguous along k and begin at multiples of 16 bytes; those of the second
 //  operands lie equally far apart. Every output has one product, or every output has two, which no
 //  other output needs. An output is elementwise nodes of its products' shape over them, Inputs of that

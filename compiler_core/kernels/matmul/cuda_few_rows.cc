@@ -7,6 +7,8 @@
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
+#include "compiler_core/kernels/matmul/cuda_product.h"
+#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
@@ -31,8 +33,11 @@ bool multiplies_halves(const MatmulProblem& problem) {
 
 Status check_few_rows(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return cannot_stream("sizes with symbols");
-  TRY_STATUS(check_operands_are_stored(workload));
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  if (!problem.normed) TRY_STATUS(check_operands_are_stored(workload));
+  if (problem.normed && product_lanes(workload.graph, problem.n) != NormedRowsText::kLanes)
+    return cannot_stream(
+        "rows that a norm scales and results of other than whole 16 bytes of halves");
   if (!multiplies_halves(problem))
     return cannot_stream("products of other dtypes than fp16 and bf16");
   if (problem.m > kMostFewRows) return cannot_stream("more than 32 rows");
@@ -51,7 +56,7 @@ double estimate(const CudaFewRowsSchedule& schedule, const MatmulProblem& proble
   const int64_t depth = ceil_div(problem.k, schedule.splits);
   const int64_t blocks = problem.batches * ceil_div(problem.n, schedule.bn) * schedule.splits;
   const int64_t most = ceil_div(blocks, limits.sms);
-  const int64_t together = std::min<int64_t>(schedule.blocks_an_sm(limits), most);
+  const int64_t together = std::min<int64_t>(schedule.blocks_an_sm(problem, limits), most);
   const auto bytes = static_cast<double>(most * depth * 2);
   // Two steps of every warp are under way, where there are so many.
   const int64_t lines = std::min<int64_t>(int64_t{schedule.warps} * 2 * schedule.bk, depth);
@@ -99,20 +104,24 @@ std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target
   return most_promising(std::move(ranked), kMostListed, tile, form, kMostListed);
 }
 
-int CudaFewRowsSchedule::shared_bytes() const {
-  const int staged = warps * bm * (bn + 8) * 4;    // matmul.cuh: Staging
-  return staged + (splits > 1 ? bm * bn * 4 : 0);  // tile_sums.cuh
+int CudaFewRowsSchedule::shared_bytes(const MatmulProblem& problem) const {
+  const int staged = warps * bm * (bn + 8) * 4;      // matmul.cuh: Staging
+  const int brought = splits > 1 ? bm * bn * 4 : 0;  // tile_sums.cuh
+  const int squares = problem.normed ? warps * bm * 4 : 0;
+  return staged + brought + squares;
 }
 
-int CudaFewRowsSchedule::registers() const {
+int CudaFewRowsSchedule::registers(const MatmulProblem& problem) const {
   const int sixteens = bn / 16, eights = bm / 8, turns = bk / 32;
-  return 2 * turns * (sixteens * 2 + eights) * 4 + sixteens * eights * 4 + 40;
+  const int norms = problem.normed ? 2 * turns * problem.norm_pieces * 4 + eights * 4 + 12 : 0;
+  return 2 * turns * (sixteens * 2 + eights) * 4 + sixteens * eights * 4 + 40 + norms;
 }
 
-int CudaFewRowsSchedule::blocks_an_sm(const CudaLimits& limits) const {
-  const auto rounded = static_cast<int>(round_up(registers(), 8));
+int CudaFewRowsSchedule::blocks_an_sm(const MatmulProblem& problem,
+                                      const CudaLimits& limits) const {
+  const auto rounded = static_cast<int>(round_up(registers(problem), 8));
   return std::clamp(std::min(limits.sm_registers / (threads() * rounded),
-                             limits.sm_shared_bytes / (shared_bytes() + 1024)),
+                             limits.sm_shared_bytes / (shared_bytes(problem) + 1024)),
                     1, limits.sm_threads / threads());
 }
 
@@ -123,9 +132,12 @@ CudaMatmulSchedule CudaFewRowsSchedule::tiles() const {
 bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
   constexpr int kMostRegisters = 255, kMostSmRegisters = 65536;
   const int64_t steps = ceil_div(problem.k, schedule.bk);
-  return schedule.bm >= problem.m && schedule.registers() <= kMostRegisters &&
-         schedule.threads() * round_up(schedule.registers(), 8) <= kMostSmRegisters &&
-         (schedule.splits == 1 || steps >= int64_t{schedule.splits} * schedule.warps);
+  const int registers = schedule.registers(problem);
+  // Squares are added up by one block.
+  const bool divides = schedule.splits == 1 ||
+                       (!problem.normed && steps >= int64_t{schedule.splits} * schedule.warps);
+  return schedule.bm >= problem.m && registers <= kMostRegisters &&
+         schedule.threads() * round_up(registers, 8) <= kMostSmRegisters && divides;
 }
 
 const KernelTemplate& cuda_few_rows() {

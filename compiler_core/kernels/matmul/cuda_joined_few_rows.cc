@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/matmul/joined_problem.h"
+#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -23,7 +25,11 @@ class JoinedFewRowsKernel {
       : graph_(graph),
         schedule_(schedule),
         problem_(JoinedProblem::of(graph)),
-        width_(problem_.width(schedule.bn)) {}
+        norm_(graph, problem_.all.normed),
+        early_inputs_(problem_.second_operands()),
+        width_(problem_.width(schedule.bn)) {
+    if (const auto norm = norm_.input()) early_inputs_.insert(*norm);
+  }
 
   Source print(const Target& target) const {
     const CudaMatmulSchedule tiles = schedule_.tiles();
@@ -34,11 +40,12 @@ class JoinedFewRowsKernel {
                   print_operands() + print_tiling(problem_.all, tiles);
     const int64_t blocks = problem_.tiles_before(problem_.parts.size(), schedule_.bn);
     Phase phase{"multiply", blocks * schedule_.splits, schedule_.threads(), schedule_.splits,
-                schedule_.shared_bytes()};
+                schedule_.shared_bytes(problem_.all)};
     KernelParameters parameters(graph_);
-    for (const int input : problem_.second_operands()) parameters.add_ready(input);
+    for (const int input : early_inputs_) parameters.add_ready(input);
     source.text += cuda_kernel(
-        "multiply", graph_, schedule_.threads(), schedule_.blocks_an_sm(cuda_limits(target)),
+        "multiply", graph_, schedule_.threads(),
+        schedule_.blocks_an_sm(problem_.all, cuda_limits(target)),
         print_place() + print_steps(problem_.all.k, tiles) + print_multiply() + print_ending(),
         parameters.text(), KernelStart::kAsTheBodySays);
     phase.arguments = std::move(parameters).arguments();
@@ -54,16 +61,17 @@ class JoinedFewRowsKernel {
   std::string print_operands() const {
     int64_t common = 0;
     for (const auto& part : problem_.parts) common = std::gcd(common, part.n);
-    const auto operand = [&](std::string_view name, int64_t lines, int64_t stride) {
+    const auto operand = [&](std::string_view name, int64_t lines, int64_t stride,
+                             const std::string& members) {
       return fmt::format(
           "struct {} {{\n"
           "  using stored = {};\n"
           "  static constexpr int lines = {}, depth = {};\n"
-          "  static constexpr index_t line_stride = {};\n}};\n",
-          name, memory_type(problem_.all.stored), lines, problem_.all.k, stride);
+          "  static constexpr index_t line_stride = {};\n{}}};\n",
+          name, memory_type(problem_.all.stored), lines, problem_.all.k, stride, members);
     };
-    return operand("A", problem_.all.m, problem_.all.a.row_stride) +
-           operand("B", common, problem_.all.b.column_stride);
+    return operand("A", problem_.all.m, problem_.all.a.row_stride, norm_.members()) +
+           operand("B", common, problem_.all.b.column_stride, "");
   }
 
   std::string print_place() const {
@@ -90,9 +98,9 @@ class JoinedFewRowsKernel {
   std::string print_multiply() const {
     return fmt::format(
         "  const auto tile_sums = multiply_few_rows<{}, A, B, Tiling, {}>(\n"
-        "      a, b, columns, 0, column0, begin, end, {}, [] {{}}, shared_memory());\n",
+        "      a, b, {}, columns, 0, column0, begin, end, {}, [] {{}}, shared_memory());\n",
         problem_.all.stored == DType::kBF16 ? "MmaBf16" : "MmaF16", schedule_.splits,
-        problem_.are_ready());
+        norm_.pointer(), are_ready(early_inputs_));
   }
 
   // The vectors of the tile that are this block's.
@@ -109,8 +117,9 @@ class JoinedFewRowsKernel {
     for (int i = 0; i < problem_.products; ++i)
       text += fmt::format("    const Vec<Value> sums{0} = tile_sums(own, {0});\n", i);
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
-      const EpilogueText epilogue = joined_epilogue(
-          graph_, static_cast<int>(i), problem_.parts[i].nodes.products, kLanes, false);
+      const EpilogueText epilogue =
+          joined_epilogue(graph_, static_cast<int>(i), problem_.parts[i].nodes.products, kLanes,
+                          {.normed = problem_.all.normed ? &*problem_.all.normed : nullptr});
       text +=
           fmt::format("    if (part == {}) {{\n{}{}    }}\n", i, epilogue.once, epilogue.vector);
     }
@@ -120,6 +129,8 @@ class JoinedFewRowsKernel {
   const Graph& graph_;
   const CudaJoinedFewRowsSchedule schedule_;
   const JoinedProblem problem_;
+  const NormedRowsText norm_;
+  std::set<int> early_inputs_;  // what is read before the kernel in front of this one has ended
   const int64_t width_;
 };
 

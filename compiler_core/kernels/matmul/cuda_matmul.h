@@ -119,9 +119,10 @@ struct CudaFewRowsSchedule {
   }
 
   int threads() const { return warps * 32; }
-  int shared_bytes() const;  // dynamic, a block: every warp's sums
-  int registers() const;     // of a thread, roughly
-  int blocks_an_sm(const CudaLimits& limits) const;
+  // Dynamic, of a block: every warp's sums.
+  int shared_bytes(const MatmulProblem& problem) const;
+  int registers(const MatmulProblem& problem) const;  // of a thread, roughly
+  int blocks_an_sm(const MatmulProblem& problem, const CudaLimits& limits) const;
   // The same tiles as CudaProduct has them.
   CudaMatmulSchedule tiles() const;
 };

@@ -6,6 +6,7 @@
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/matmul/cuda_narrow.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
+#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -27,6 +28,7 @@ class CudaMatmulKernel {
         schedule_(schedule),
         few_rows_(few_rows),
         problem_(SizedMatmul::of(graph)),
+        norm_(graph, problem_.normed),
         is_open_(!graph.symbols().empty() && !has_open_rows_alone(problem_)),
         lanes_(product_lanes(graph, problem_.n)) {}
 
@@ -58,12 +60,15 @@ class CudaMatmulKernel {
             : few_rows_ ? print_few_rows()
                         : "",
         .names_sums = few_rows_ != nullptr,
-        .early_input = few_rows_ ? std::optional(problem_.b.input) : std::nullopt,
-        .shared_bytes = few_rows_ ? few_rows_->shared_bytes() : 0,
-        .blocks_an_sm = few_rows_ ? few_rows_->blocks_an_sm(cuda_limits(target)) : 0,
+        .early_inputs = early_inputs(),
+        .shared_bytes = few_rows_ ? few_rows_->shared_bytes(MatmulProblem::of(graph_)) : 0,
+        .blocks_an_sm =
+            few_rows_ ? few_rows_->blocks_an_sm(MatmulProblem::of(graph_), cuda_limits(target)) : 0,
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
         .plain_sum = "plain_sum",
-        .epilogue = matmul_epilogue(graph_, problem_, lanes_, {.addend = early_addend()}),
+        .epilogue = matmul_epilogue(
+            graph_, problem_, lanes_,
+            {.addend = early_addend(), .normed = problem_.normed ? &*problem_.normed : nullptr}),
     };
     return print_cuda_product(product, target);
   }
@@ -73,10 +78,18 @@ class CudaMatmulKernel {
     return fmt::format(
         "  const B::stored* const parts[1] = {{b}};\n{}"
         "  const auto tile_sums = multiply_few_rows<{}, A, B, Tiling, {}>(\n"
-        "      a, parts, B::lines, row0, column0, begin, end, ready{} != 0, read_early, "
+        "      a, parts, {}, B::lines, row0, column0, begin, end, {}, read_early, "
         "shared_memory());\n",
         print_read_early(), problem_.stored == DType::kBF16 ? "MmaBf16" : "MmaF16",
-        schedule_.splits, problem_.b.input);
+        schedule_.splits, norm_.pointer(), are_ready(early_inputs()));
+  }
+
+  // What a kernel of few rows reads before the kernel in front of it has ended.
+  std::vector<int> early_inputs() const {
+    if (!few_rows_) return {};
+    std::vector<int> inputs = {problem_.b.input};
+    if (const auto norm = norm_.input(); norm && *norm != inputs[0]) inputs.push_back(*norm);
+    return inputs;
   }
 
   // What a kernel of few rows reads of its epilogue while it multiplies: each thread has one vector of it.
@@ -85,7 +98,8 @@ class CudaMatmulKernel {
         schedule_.bm * schedule_.bn / lanes_ > schedule_.splits * schedule_.threads())
       return kInvalidNode;
     return find_addend(graph_, [&](const MatmulOperand& operand) {
-      return operand.column_stride == 1 && operand.row_stride % lanes_ == 0 &&
+      return !(problem_.normed && operand.input == problem_.a.input) &&
+             operand.column_stride == 1 && operand.row_stride % lanes_ == 0 &&
              operand.offset % lanes_ == 0;
     });
   }
@@ -138,8 +152,9 @@ class CudaMatmulKernel {
     const std::string_view stored = memory_type(this->stored(name == "A"));
     const std::string access = fmt::format(
         "  static constexpr bool depth_inner = {}, async = {};\n"
-        "  static constexpr int piece = {};\n}};\n",
-        operand.depth_inner, operand.async, operand.piece);
+        "  static constexpr int piece = {};\n{}}};\n",
+        operand.depth_inner, operand.async, operand.piece,
+        few_rows_ && name == "A" ? norm_.members() : "");
     if (!is_open_)
       return fmt::format(
                  "struct {} {{\n"
@@ -208,7 +223,8 @@ class CudaMatmulKernel {
   const CudaMatmulSchedule schedule_;
   const CudaFewRowsSchedule* few_rows_;  // or null
   const SizedMatmul problem_;
-  const bool is_open_;  // more than rows that are counted: see matmul_open.cuh
+  const NormedRowsText norm_;  // of few rows
+  const bool is_open_;         // more than rows that are counted: see matmul_open.cuh
   const int lanes_;
 };
 

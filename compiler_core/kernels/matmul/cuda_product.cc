@@ -77,15 +77,15 @@ class ProductKernel {
     Phase phase{"multiply", p.grid, schedule_.threads(), schedule_.cluster,
                 p.shared_bytes > 0 ? p.shared_bytes : schedule_.shared_bytes(p.types)};
     std::string more;
-    if (p.early_input) {
+    if (!p.early_inputs.empty()) {
       KernelParameters parameters(p.graph);
-      parameters.add_ready(*p.early_input);
+      for (const int input : p.early_inputs) parameters.add_ready(input);
       more = parameters.text();
       phase.arguments = std::move(parameters).arguments();
     }
-    source.text +=
-        cuda_kernel("multiply", p.graph, schedule_.threads(), blocks_an_sm, print_multiply(), more,
-                    p.early_input ? KernelStart::kAsTheBodySays : KernelStart::kBehindOthers);
+    source.text += cuda_kernel(
+        "multiply", p.graph, schedule_.threads(), blocks_an_sm, print_multiply(), more,
+        p.early_inputs.empty() ? KernelStart::kBehindOthers : KernelStart::kAsTheBodySays);
     source.recipe.phases.push_back(std::move(phase));
     if (!has_second_launch()) return source;
     source.text += cuda_kernel("finish", p.graph, kFinishThreads, 1, print_finish());
@@ -234,13 +234,36 @@ class ProductKernel {
   const bool repairs_;
 };
 
-// C text: the vector `acc` of the sums `sums` of a product.
-std::string declare_sums(std::string_view acc, std::string_view sums, DType result) {
-  return fmt::format("    const {} {} = {}({});\n", register_type(result), acc, wrapping(result),
-                     sums);
-}
+// Binds products to vectors of their sums, scaled where a norm scales rows. `at`: of their elements.
+class BoundSums {
+ public:
+  BoundSums(ExpressionPrinter& printer, const std::vector<Index>& at, const NormedRows* normed)
+      : printer_(printer) {
+    if (normed == nullptr) return;
+    text_ =
+        "    const vf32 squares = splat<vf32>(squares_of_row<Tiling>(shared_memory(), "
+        "tile_row));\n";
+    printer_.bind(normed->squares, {"squares", Level::kOuter, true});
+    scale_ = printer_.value(normed->scale, at).name;
+  }
+  // To the vector `acc` of the sums `sums`, which are a `result`.
+  void bind(NodeId product, const std::string& acc, std::string_view sums, DType result) {
+    const std::string own = scale_.empty() ? acc : "unscaled_" + acc;
+    text_ += fmt::format("    const {} {} = {}({});\n", register_type(result), own,
+                         wrapping(result), sums);
+    if (!scale_.empty())
+      printer_.emit(Level::kInner, fmt::format("const vf32 {} = {} * {};", acc, own, scale_));
+    printer_.bind(product, {acc, Level::kInner});
+  }
+  // Declares what the products are bound to.
+  const std::string& text() const { return text_; }
 
-// `sums`: declares what the printer's products are bound to.
+ private:
+  ExpressionPrinter& printer_;
+  std::string scale_, text_;
+};
+
+// `sums`: text of BoundSums.
 EpilogueText ended_epilogue(ExpressionPrinter& printer, const Graph& graph, int position,
                             const std::vector<Index>& at, std::string once, const std::string& sums,
                             bool returns) {
@@ -304,28 +327,26 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
                               const std::vector<Index>& at, std::string once,
                               const EpilogueEnds& ends) {
   ExpressionPrinter printer(graph, Dialect::kCuda);
-  printer.bind(product, {"acc", Level::kInner});
+  BoundSums sums(printer, at, ends.normed);
+  sums.bind(product, "acc", "sums", result);
   if (ends.addend != kInvalidNode) printer.bind_packed(ends.addend, "addend");
   for (size_t i = 0; i < ends.terms.size(); ++i)
     printer.bind(ends.terms[i], {fmt::format("terms.term[{}]", i), Level::kInner});
-  return ended_epilogue(printer, graph, 0, at, std::move(once), declare_sums("acc", "sums", result),
-                        ends.returns);
+  return ended_epilogue(printer, graph, 0, at, std::move(once), sums.text(), ends.returns);
 }
 
 EpilogueText joined_epilogue(const Graph& graph, int position, const std::vector<NodeId>& products,
-                             int lanes, bool returns) {
+                             int lanes, const EpilogueEnds& ends) {
   ExpressionPrinter printer(graph, Dialect::kCuda);
-  std::string sums;
-  for (size_t i = 0; i < products.size(); ++i) {
-    const std::string acc = fmt::format("acc{}", i);
-    printer.bind(products[i], {acc, Level::kInner});
-    sums += declare_sums(acc, fmt::format("sums{}", i), graph.node(products[i]).dtype);
-  }
   const Shape& shape = graph.node(products[0]).shape;
   const std::vector<Index> at = {
       LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, shape[0]},
       LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, shape[1], lanes}};
-  return ended_epilogue(printer, graph, position, at, "", sums, returns);
+  BoundSums sums(printer, at, ends.normed);
+  for (size_t i = 0; i < products.size(); ++i)
+    sums.bind(products[i], fmt::format("acc{}", i), fmt::format("sums{}", i),
+              graph.node(products[i]).dtype);
+  return ended_epilogue(printer, graph, position, at, "", sums.text(), ends.returns);
 }
 
 EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int lanes,

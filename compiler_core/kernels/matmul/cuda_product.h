@@ -25,6 +25,9 @@ struct EpilogueEnds {
   bool returns = false;            // the vector's first word, Packed, instead of storing it
   NodeId addend = kInvalidNode;    // an input or View of one that waits in Packed `addend`
   std::vector<NodeId> terms = {};  // values that wait in `terms.term[i]`, in f32
+  // The norm that scales sums row by row; the squares of `tile_row` are in shared memory
+  // (matmul_few_rows.cuh). Null: none does.
+  const NormedRows* normed = nullptr;
 };
 
 // An input of halves, or a View of one, in the results' shape, that is read at its own place and nowhere
@@ -43,9 +46,9 @@ EpilogueText matmul_epilogue(const Graph& graph, const SizedMatmul& problem, int
                              const EpilogueEnds& ends = {});
 
 // The epilogue of output `position` of `graph`, [rows, columns] computed from `products`, of which the
-// sums of LANES columns from `column` on are `sums0`, `sums1`. `returns`: as of EpilogueEnds.
+// sums of LANES columns from `column` on are `sums0`, `sums1`.
 EpilogueText joined_epilogue(const Graph& graph, int position, const std::vector<NodeId>& products,
-                             int lanes, bool returns);
+                             int lanes, const EpilogueEnds& ends = {});
 
 // Results a vector: as many as fit 16 bytes of `graph`'s first output and divide its row of
 // `columns`, so that no vector is only partly there.
@@ -56,6 +59,15 @@ std::string print_tiling(const Product& types, const CudaMatmulSchedule& schedul
 
 // Declares `begin` and `end`, the steps of the depth that block `split` of `schedule.splits` takes.
 std::string print_steps(const Dim& depth, const CudaMatmulSchedule& schedule);
+
+// C text: whether all of those inputs may be read early, as parameters ready`input` say.
+template <class Inputs>
+std::string are_ready(const Inputs& inputs) {
+  std::string text;
+  for (const int input : inputs)
+    text += (text.empty() ? "ready" : " && ready") + std::to_string(input) + " != 0";
+  return text;
+}
 
 struct CudaProduct {
   const Graph& graph;
@@ -75,9 +87,9 @@ struct CudaProduct {
   // (tile_sums.cuh), instead.
   std::string multiply = {};
   bool names_sums = false;
-  // An input that the call reads before the kernel in front of this one has ended, where ready`input`
+  // Inputs that the call reads before the kernel in front of this one has ended, where ready`input`
   // says that it may: it waits for that one itself.
-  std::optional<int> early_input = {};
+  std::vector<int> early_inputs = {};
   // A block's dynamic shared memory, and the blocks that shall fit an SM. 0: what `schedule` says.
   int shared_bytes = 0, blocks_an_sm = 0;
   // In f32, products of infinities are done again: a call that gives LANES sums from shared memory,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
+#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -18,7 +19,10 @@ JoinedProblem JoinedProblem::of(const Graph& workload) {
   problem.rows = first.shape[0];
   problem.all.m = size_at_hints(workload, problem.rows);
   problem.all.k = first.shape[1].constant();
-  problem.all.a = *constant_operand(SizedMatmulOperand::of(workload, joined.first_operand));
+  problem.all.normed = find_normed_rows(workload, joined.first_operand);
+  if (problem.all.normed) problem.all.norm_pieces = norm_pieces(workload, *problem.all.normed);
+  problem.all.a = *constant_operand(SizedMatmulOperand::of(
+      workload, problem.all.normed ? problem.all.normed->rows : joined.first_operand));
   for (const JoinedOutput& output : joined.outputs) {
     Part part{output, {}, workload.node(output.output).shape[1].constant()};
     for (const NodeId product : output.products)
@@ -66,14 +70,6 @@ std::string JoinedProblem::by_part(std::string_view part,
   for (size_t i = 0; i + 1 < values.size(); ++i)
     text += fmt::format("{} == {} ? {} : ", part, i, values[i]);
   return text + values.back();
-}
-
-std::string JoinedProblem::are_ready() const {
-  std::vector<std::string> conditions;
-  for (const Part& part : parts)
-    for (const MatmulOperand& operand : part.b)
-      conditions.push_back(fmt::format("ready{} != 0", operand.input));
-  return fmt::format("{}", fmt::join(conditions, " && "));
 }
 
 }  // namespace kiln

@@ -51,8 +51,6 @@ struct JoinedProblem {
     for (const Part& each : parts) values.push_back(value(each));
     return by_part(part, values);
   }
-  // C text: whether all second operands may be read early, as parameters ready`input` say.
-  std::string are_ready() const;
 };
 
 }  // namespace kiln

@@ -4,6 +4,7 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/kernels/analysis/axis_extents.h"
+#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -74,6 +75,16 @@ bool MatmulOperandOf<Size>::is_shared() const {
                      [](const Size& stride) { return stride == Size(0); });
 }
 
+namespace {
+
+// Among products, those whose rows a norm scales.
+bool is_reducing(const Graph& workload) {
+  return std::ranges::any_of(
+      workload.nodes(), [](const Node& node) { return traits(node.op).kind == OpKind::kReduce; });
+}
+
+}  // namespace
+
 template <class Size>
 MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
   const auto nodes = workload.nodes();
@@ -102,7 +113,10 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
     made.dequantised = std::move(dequantised);
     return made;
   };
-  problem.a = operand(0);
+  if (is_reducing(workload)) problem.normed = find_normed_rows(workload, product->operands[0]);
+  if (problem.normed) problem.norm_pieces = kiln::norm_pieces(workload, *problem.normed);
+  problem.a =
+      problem.normed ? MatmulOperandOf<Size>::of(workload, problem.normed->rows) : operand(0);
   problem.b = operand(1);
   if (problem.b.dequantised && !problem.a.dequantised) {
     problem.narrow = problem.b.dtype;
@@ -115,6 +129,8 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
 }
 
 Status check_operands_are_stored(const Workload& workload) {
+  if (is_reducing(workload.graph))
+    return fail(Code::kUnsupported, "these kernels do not scale rows as a norm does");
   for (const Node& node : workload.graph.nodes())
     if (node.op == Op::kMatmul)
       for (size_t i = 0; i < 2; ++i)

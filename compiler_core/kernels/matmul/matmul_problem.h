@@ -8,6 +8,7 @@
 
 #include "compiler_core/ir/graph.h"
 #include "compiler_core/plan/dequantised.h"
+#include "compiler_core/plan/normed_rows.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -60,14 +61,16 @@ struct MatmulProblemOf : Product {
   Size batches = 1;         // their product
   Size m = 0, n = 0, k = 0;
   MatmulOperandOf<Size> a, b;
+  std::optional<NormedRows> normed = std::nullopt;  // where a norm scales the rows of a
+  int norm_pieces = 0;  // of 16 bytes, that 8 columns of such rows are multiplied with
 
   // REQUIRES: `workload` keeps the rules of kMatmul; for a Size of int64_t, its sizes are
   // constants.
   static MatmulProblemOf of(const Graph& workload);
 };
 
-// kUnsupported where an operand is not multiplied as it lies in memory, or is picked: for kernels that
-// read operands as they lie.
+// kUnsupported where an operand is not multiplied as it lies in memory, is picked, or scaled by a norm: for
+// kernels that read operands as they lie.
 // REQUIRES: workload.family is kMatmul.
 Status check_operands_are_stored(const Workload& workload);
 

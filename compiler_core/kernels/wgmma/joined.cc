@@ -187,7 +187,7 @@ class WgmmaJoinedKernel {
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
       const JoinedProblem::Part& part = problem_.parts[i];
       const EpilogueText text =
-          joined_epilogue(graph_, static_cast<int>(i), part.nodes.products, 2, true);
+          joined_epilogue(graph_, static_cast<int>(i), part.nodes.products, 2, {.returns = true});
       std::string body;
       if (part.n % width_ != 0)
         body = fmt::format("    column = smaller(column, {});\n", part.n - 2);
@@ -235,7 +235,7 @@ class WgmmaJoinedKernel {
         "  JoinedEnding<decltype(finish)> ending{{ring, results, finish}};\n"
         "  multiply_all(JoinedTiles{{&a_map, weights, sizes, {}}}, ring, ending, NoScales{{}}, "
         "sizes);\n",
-        fmt::join(weights, ", "), fmt::join(results, ", "), problem_.are_ready());
+        fmt::join(weights, ", "), fmt::join(results, ", "), are_ready(problem_.second_operands()));
   }
 
   const Graph& graph_;
@@ -246,6 +246,11 @@ class WgmmaJoinedKernel {
   const int64_t row_tiles_, column_tiles_, most_blocks_, blocks_;
   const Epilogues epilogues_;
 };
+
+Status check_wgmma_joined(const Workload& workload) {
+  if (!JoinedProblem::of(workload.graph).all.normed) return {};
+  return fail(Code::kUnsupported, "wgmma kernels are not written for rows that a norm scales");
+}
 
 std::vector<Schedule> wgmma_joined_candidates(const Workload& workload, const Target& target) {
   const JoinedProblem problem = JoinedProblem::of(workload.graph);
@@ -273,6 +278,7 @@ const KernelTemplate& wgmma_joined() {
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",
+      .check = check_wgmma_joined,
       .candidates = wgmma_joined_candidates,
       .print_for = print_wgmma_joined,
       .expected_efficiency =

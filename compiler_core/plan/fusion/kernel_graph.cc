@@ -9,6 +9,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/axis_cuts.h"
 #include "compiler_core/plan/fusion/materialised_values.h"
+#include "compiler_core/plan/normed_rows.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -65,7 +66,7 @@ class Cutter {
   void choose_space() {
     for (NodeId id : members_)
       if (!is_input(id) && graph_.node(id).op == Op::kMatmul) products_.push_back(id);
-    if (!products_.empty()) return;
+    if (!products_.empty()) return choose_space_of_norm();
     for (NodeId id : members_) {
       const Node& node = graph_.node(id);
       if (is_input(id) || traits(node.op).kind != OpKind::kReduce) continue;
@@ -89,6 +90,18 @@ class Cutter {
     for (size_t i = 0; i < space_.size(); ++i)
       if (!std::binary_search(reduced_.begin(), reduced_.end(), static_cast<int>(i)))
         reduced_space_.push_back(space_[i]);
+  }
+
+  // Of products whose rows a norm scales: that of those rows.
+  void choose_space_of_norm() {
+    const NodeId operand = graph_.node(products_[0]).operands[0];
+    if (is_input(operand)) return;
+    const auto normed = find_normed_rows(graph_, operand);
+    if (!normed) return;
+    space_ = graph_.node(operand).shape;
+    reduced_ = {1};
+    reduced_space_ = {space_[0]};
+    sizes_ = reduction_sizes(graph_, graph_.node(normed->squares));
   }
 
   // Splits axes of the space until it has the axes of every value that is walked in its order. A View
@@ -173,7 +186,7 @@ class Cutter {
     const auto rearranged = values_.product_view.find(id);
     if (rearranged != values_.product_view.end())
       return undone(value, graph_.node(rearranged->second));
-    if (!reduced_.empty()) {
+    if (!reduced_.empty() && products_.empty()) {
       if (numel(node.shape) == numel(space_)) return builder_.reshape(value, space_);
       if (numel(node.shape) == numel(reduced_space_))
         return builder_.reshape(value, reduced_space_);

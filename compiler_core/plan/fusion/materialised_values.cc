@@ -11,6 +11,7 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
+#include "compiler_core/plan/normed_rows.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 
@@ -393,6 +394,7 @@ class Chooser {
         widen_in_place(*narrow->operands[i]);
         continue;
       }
+      if (i == 0 && !narrow && norm_in_place(id)) continue;
       if (is_buffer(operand) || (x.op == Op::kView && is_buffer(x.operands[0]))) continue;
       const bool small = x.op == Op::kView && is_elementwise(node(x.operands[0]).op);
       // Channels last: as it is computed, and the product reads it in its own order.
@@ -435,6 +437,16 @@ class Chooser {
       if (traits(node(at).op).kind != OpKind::kSource) store(at);
     }
     for (const NodeId id : operand.nodes) in_place_[static_cast<size_t>(id)] = true;
+  }
+
+  // Whether `product` scales its rows as a norm does. What they are without that is stored.
+  bool norm_in_place(NodeId product) {
+    if (!rules_.norms_in_products || is_buffer(node(product).operands[0])) return false;
+    const auto normed = find_product_of_normed_rows(graph_, users_, product);
+    if (!normed) return false;
+    store_below_views(normed->rows);
+    for (const NodeId id : normed->nodes) in_place_[static_cast<size_t>(id)] = true;
+    return true;
   }
 
   // Part of the gradient of an attention: what its products are rounded to is stored.

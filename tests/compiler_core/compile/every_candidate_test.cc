@@ -21,6 +21,7 @@
 #include "compiler_core/plan/plan.h"
 #include "tests/compiler_core/compile/in_registers.h"
 #include "tests/compiler_core/kernels/attention_graphs.h"
+#include "tests/compiler_core/plan/normed_graphs.h"
 
 namespace kiln {
 namespace {
@@ -446,6 +447,27 @@ Graph step_behind(testing::AttentionGraph::Cache cache) {
                                    .cache = cache});
 }
 
+// Queries, keys and values of 16 rows that a norm scales, a gate, and a product alone.
+std::vector<Graph> products_of_normed_rows() {
+  using testing::NormWeights;
+  std::vector<Graph> graphs;
+  const auto add = [&](NormWeights weights, int64_t depth, const std::vector<int64_t>& columns,
+                       bool is_gate) {
+    GraphBuilder b;
+    const NodeId x = testing::normed(b, b.input(DType::kBF16, {16, depth}), weights);
+    std::vector<NodeId> outputs;
+    for (const int64_t n : columns) outputs.push_back(testing::linear_of(b, x, n));
+    if (is_gate) outputs = {b.binary(Op::kMul, b.unary(Op::kTanh, outputs[0]), outputs[1])};
+    for (NodeId& output : outputs) output = b.cast(output, DType::kBF16);
+    graphs.push_back(*b.finish(std::move(outputs)));
+  };
+  add(NormWeights::kHalves, 2048, {2048, 512, 512}, false);
+  add(NormWeights::kOneMore, 2304, {9216, 9216}, true);
+  add(NormWeights::kF32, 4096, {32000}, false);
+  add(NormWeights::kNone, 1024, {3072}, false);
+  return graphs;
+}
+
 Target target_of(size_t index) {
   Target target = *Target::parse(kTargets[index]);
   target.units = target.isa == "sm_80" ? 108 : 132;
@@ -505,6 +527,8 @@ class EveryCandidate : public ::testing::TestWithParam<int> {
             add(file.path().filename().string(), program->graph);
     for (const char* text : kOddGraphs) add("odd", *parse_graph(text));
     for (const auto cache : testing::kEveryCache) add("a cache", step_behind(cache));
+    for (const Graph& graph : products_of_normed_rows())
+      all.emplace_back("normed rows", make_workload(graph)->workload);
     for (const char* text : kWeightGraphs)
       all.emplace_back("8-bit weights", make_workload(*parse_graph(text))->workload);
     if (target_of(target).isa == "sm_90a")

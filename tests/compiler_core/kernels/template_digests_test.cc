@@ -33,6 +33,7 @@
 #include "tests/compiler_core/kernels/open_workloads.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
 #include "tests/compiler_core/kernels/row_updates.h"
+#include "tests/compiler_core/plan/normed_graphs.h"
 
 namespace kiln {
 namespace {
@@ -177,6 +178,13 @@ const std::vector<NamedWorkload>& named_workloads() {
     add("halves, few rows", testing::plain_product(DType::kBF16, 12, 96, 512, {false, true}).graph);
     add("halves, projections of few rows",
         testing::projections(DType::kBF16, 12, 512, {96, 32}).graph);
+    for (const int64_t rows : {12, 3}) {  // of one product and of two
+      GraphBuilder b;
+      const NodeId x = testing::normed(b, b.input(DType::kBF16, {rows, 512}));
+      std::vector<NodeId> outputs = {b.cast(testing::linear_of(b, x, 96), DType::kBF16)};
+      if (rows == 12) outputs.push_back(b.cast(testing::linear_of(b, x, 32), DType::kBF16));
+      add(fmt::format("{} rows of halves that a norm scales", rows), *b.finish(std::move(outputs)));
+    }
     testing::AttentionGraph step = {.dtype = DType::kBF16,
                                     .batch = {2, 8},
                                     .rows = 1,

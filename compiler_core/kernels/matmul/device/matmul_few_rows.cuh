@@ -6,8 +6,21 @@
 // each line 16 bytes as they lie in memory, which two instructions multiply: the depth comes in
 // another order than it has, the same for both operands.
 //
+// Rows that a norm scales (plan/normed_rows.h) are multiplied without their scale, which is applied to sums: a chunk of
+// them is what A::times() makes of it and of the numbers of its columns. The tensor cores add up the squares:
+// a row times itself.
+//
 // In front of it stand matmul.cuh and what that needs, A, B and Tiling, and tile_sums.cuh.
 namespace {
+
+// Pieces of 16 bytes as a vector of what lies in them.
+template <class T, int pieces>
+KILN_INLINE Packed<T> as_vector(const Bits<16> (&from)[pieces]) {
+  static_assert(Packed<T>::bytes == pieces * 16);
+  Packed<T> x;
+  _Pragma("unroll") for (int i = 0; i < pieces * 4; ++i) x.word[i] = from[i / 4].word[i % 4];
+  return x;
+}
 
 // A tile has equally many columns of each of `parts` second operands, side by side.
 template <class Core, class A, class B, class Tiling, int parts>
@@ -19,19 +32,32 @@ struct FewRows {
   static constexpr int turns = Tiling::depth / 32;
   static constexpr bool whole_depth = B::depth % Tiling::depth == 0;
 
+  static constexpr bool is_normed = A::norm_pieces >= 0, has_norms_columns = A::norm_pieces > 0;
+  static constexpr int norm_pieces = has_norms_columns ? A::norm_pieces : 1;
+
   // A lane's part of a step.
   struct Step {
-    Bits<16> of_a[turns][eights], of_b[turns][sixteens][2];
+    Bits<16> of_a[turns][eights], of_b[turns][sixteens][2], of_norm[turns][norm_pieces];
   };
 
   float sum[sixteens][eights][4];
+  float squares[is_normed ? eights : 1][4];
   const Stored* a;
   const Stored* const (&b)[parts];
+  const char* norm;
   int row, column, columns;
 
   // The tile begins at (row, column) of matrices of so many columns.
-  KILN_MEMBER FewRows(const Stored* a, const Stored* const (&b)[parts], int row, int column, int columns)
-      : a(a), b(b), row(row + lane() / 4), column(column + lane() / 4), columns(columns) {
+  KILN_MEMBER FewRows(const Stored* a, const Stored* const (&b)[parts], const void* norm, int row, int column,
+                      int columns)
+      : a(a),
+        b(b),
+        norm(static_cast<const char*>(norm)),
+        row(row + lane() / 4),
+        column(column + lane() / 4),
+        columns(columns) {
+    _Pragma("unroll") for (auto& of_rows : squares)
+      _Pragma("unroll") for (float& x : of_rows) x = 0;
     _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
       _Pragma("unroll") for (int i = 0; i < eights; ++i)
         _Pragma("unroll") for (float& x : sum[j][i]) x = 0;
@@ -42,8 +68,12 @@ struct FewRows {
   template <class Operand, int lines>
   KILN_INLINE void load(const Stored* from, int line, int all, int depth, Bits<16>& x) {
     if constexpr (Operand::lines % lines != 0) line = smaller(line, all - 1);
-    if (whole_depth || depth < Operand::depth) {
-      load_input(from + static_cast<index_t>(line) * Operand::line_stride + depth, x);
+    load_within(from + static_cast<index_t>(line) * Operand::line_stride + depth, depth, x);
+  }
+  // Zeros behind the last of the depth.
+  KILN_INLINE void load_within(const void* from, int depth, Bits<16>& x) {
+    if (whole_depth || depth < B::depth) {
+      load_input(from, x);
     } else {
       _Pragma("unroll") for (unsigned& word : x.word) word = 0;
     }
@@ -51,12 +81,18 @@ struct FewRows {
   KILN_INLINE int depth_of(int number, int turn) {
     return number * Tiling::depth + turn * 32 + lane() % 4 * 8;
   }
+  // And what columns of a are multiplied with.
   KILN_MEMBER void load_b(int number, Step& step) const {
-    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
+      const int depth = depth_of(number, turn);
       _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
         _Pragma("unroll") for (int half = 0; half < 2; ++half)
-            load<B, width>(b[j * 16 / width], column + j * 16 % width + half * 8, columns,
-                           depth_of(number, turn), step.of_b[turn][j][half]);
+            load<B, width>(b[j * 16 / width], column + j * 16 % width + half * 8, columns, depth,
+                           step.of_b[turn][j][half]);
+      if constexpr (has_norms_columns)
+        _Pragma("unroll") for (int i = 0; i < norm_pieces; ++i)
+          load_within(norm + (depth / 8 * norm_pieces + i) * 16, depth, step.of_norm[turn][i]);
+    }
   }
   KILN_MEMBER void load_a(int number, Step& step) const {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
@@ -67,18 +103,39 @@ struct FewRows {
     load_b(number, step);
     load_a(number, step);
   }
+  // A chunk of rows as it is multiplied. Adds its squares.
+  KILN_MEMBER Bits<16> multiplied(const Bits<16>& rows, const Bits<16> (&of_norm)[norm_pieces],
+                                  float (&of_squares)[4]) const {
+    if constexpr (is_normed) {
+      _Pragma("unroll") for (int word = 0; word < 4; word += 2)
+        Core::multiply(of_squares, {{rows.word[word], 0, rows.word[word + 1], 0}},
+                       {{rows.word[word], rows.word[word + 1]}});
+      return A::times(rows, of_norm);
+    } else {
+      return rows;
+    }
+  }
   KILN_MEMBER void multiply(const Step& step) {
-    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn)
+    _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
+      Bits<16> of_a[eights];
+      _Pragma("unroll") for (int i = 0; i < eights; ++i)
+        of_a[i] = multiplied(step.of_a[turn][i], step.of_norm[turn], squares[is_normed ? i : 0]);
       _Pragma("unroll") for (int word = 0; word < 4; word += 2)
         _Pragma("unroll") for (int j = 0; j < sixteens; ++j) {
           const auto& [lower, upper] = step.of_b[turn][j];
           const typename Core::A columns = {
               {lower.word[word], upper.word[word], lower.word[word + 1], upper.word[word + 1]}};
-          _Pragma("unroll") for (int i = 0; i < eights; ++i) {
-            const Bits<16>& rows = step.of_a[turn][i];
-            Core::multiply(sum[j][i], columns, {{rows.word[word], rows.word[word + 1]}});
-          }
+          _Pragma("unroll") for (int i = 0; i < eights; ++i)
+            Core::multiply(sum[j][i], columns, {{of_a[i].word[word], of_a[i].word[word + 1]}});
         }
+    }
+  }
+  // Those of each row, of which one lane has the product with itself.
+  KILN_MEMBER void stage_squares(float* staged) const {
+    const int own = lane() / 4;
+    if (lane() % 4 != own / 2) return;
+    _Pragma("unroll") for (int i = 0; i < eights; ++i)
+      staged[i * 8 + own] = own % 2 == 0 ? squares[i][0] : squares[i][1];
   }
   KILN_MEMBER void stage(float* staged) const {
     _Pragma("unroll") for (int j = 0; j < sixteens; ++j)
@@ -90,23 +147,40 @@ struct FewRows {
   }
 };
 
+// Where each warp's sums of squares lie in `shared`, behind all sums of products.
+template <class Tiling>
+KILN_INLINE float* squares_of_warp(char* shared, int warp) {
+  constexpr int of_all = Tiling::warp_columns * Tiling::rows * Staging<Tiling>::pitch;
+  return reinterpret_cast<float*>(shared) + of_all + warp * Tiling::rows;
+}
+// The sum of the squares of a row of the tile, when multiply_few_rows() has ended.
+template <class Tiling>
+KILN_INLINE float squares_of_row(char* shared, int row) {
+  float sum = squares_of_warp<Tiling>(shared, 0)[row];
+  _Pragma("unroll") for (int warp = 1; warp < Tiling::warp_columns; ++warp)
+    sum += squares_of_warp<Tiling>(shared, warp)[row];
+  return sum;
+}
+
 // The sums of this block's vectors of the tile at (row, column), of second operands of so many
-// columns each, whose depth `blocks` blocks divide. `shared` has room for the staged sums of every warp
-// and, behind them, for those that a cluster brings. Waits for the kernel in front of this one, before
+// columns each, whose depth `blocks` blocks divide. `norm`: what columns of a are multiplied with, if
+// anything. `shared` has room for the staged sums of every warp
+// and, behind them, for those that a cluster brings, or for sums of squares. Waits for the kernel in front of this one, before
 // which it reads of b what it needs first if that is ready, and lets the next one begin. What the epilogue
 // reads is on its way during the product: read_early() begins to read it.
 template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
 KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
-    const typename B::stored* a, const typename B::stored* const (&b)[parts], int columns, int row,
-    int column, int begin, int end, bool b_is_ready, const ReadEarly& read_early, char* shared) {
+    const typename B::stored* a, const typename B::stored* const (&b)[parts], const void* norm, int columns,
+    int row, int column, int begin, int end, bool b_is_ready, const ReadEarly& read_early, char* shared) {
   using Rows = FewRows<Core, A, B, Tiling, parts>;
+  static_assert(!Rows::is_normed || blocks == 1);
   constexpr int warps = Rows::warps, pitch = Staging<Tiling>::pitch;
   constexpr int of_warp = Tiling::rows * pitch;
   float* const staged = reinterpret_cast<float*>(shared);
   const TileSums<Tiling, parts, blocks> sums{staged + (blocks > 1 ? warps * of_warp : 0)};
   sums.begin();
   const int warp = thread_index() / 32;
-  Rows rows(a, b, row, column, columns);
+  Rows rows(a, b, norm, row, column, columns);
   // Two steps in registers, each of which is asked for anew when it has been multiplied.
   typename Rows::Step even, odd;
   int step = begin + warp;
@@ -129,6 +203,7 @@ KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
     if (step + 3 * warps < end) rows.load(step + 3 * warps, odd);
   }
   rows.stage(staged + warp * of_warp);
+  if constexpr (Rows::is_normed) rows.stage_squares(squares_of_warp<Tiling>(shared, warp));
   block_barrier();
   sums.wait_for_others();
   // Each thread adds up elements that nobody else does.

@@ -1,0 +1,39 @@
+// NormedRowsText: how CUDA kernels of few rows (device/matmul_few_rows.cuh) multiply rows that a norm scales
+// (plan/normed_rows.h), as C text. Keeps a reference to the graph, which must outlive it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler_core/ir/graph.h"
+#include "compiler_core/plan/normed_rows.h"
+
+namespace kiln {
+
+class NormedRowsText {
+ public:
+  // Elements of a chunk of 16 bytes of rows: a vector has as many lanes.
+  static constexpr int kLanes = 8;
+
+  // `normed`: of `graph`; nullopt: rows are multiplied as they lie in memory.
+  NormedRowsText(const Graph& graph, const std::optional<NormedRows>& normed)
+      : graph_(graph), normed_(normed) {}
+
+  // Members of the type A: norm_pieces, and times() where a norm scales the rows.
+  std::string members() const;
+  // The input that columns of the rows are multiplied with, if any is.
+  std::optional<int> input() const;
+  // A pointer to that for the first column; "nullptr".
+  std::string pointer() const;
+
+ private:
+  std::string print_times() const;
+
+  const Graph& graph_;
+  const std::optional<NormedRows>& normed_;
+};
+
+// Pieces of 16 bytes of what 8 columns of such rows are multiplied with.
+int norm_pieces(const Graph& graph, const NormedRows& normed);
+
+}  // namespace kiln

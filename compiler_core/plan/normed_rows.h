@@ -1,0 +1,41 @@
+// Rows that a norm scales in front of a product: x * s * w, of which s is a number of each row, computed from
+// the sum of its squares, and w one of each column. A kernel of few rows multiplies x * w, adds up the
+// squares meanwhile, and scales the sums of the product: no kernel stands in front of it that computes the
+// norm. Pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler_core/ir/graph.h"
+
+namespace kiln {
+
+// The most rows for which a product scales its rows itself: every block adds up all their squares.
+inline constexpr int64_t kMostNormedRows = 16;
+
+// Nodes of the first operand of a product, [m, k] of bf16: x times w stays within what an f32 holds, and
+// so within bf16, though not within f16.
+struct NormedRows {
+  NodeId rows = kInvalidNode;     // x, of bf16
+  NodeId squares = kInvalidNode;  // the sum of the squares of each of them
+  NodeId scale = kInvalidNode;    // s, a View that repeats it along its row
+  // What w is computed from: a View of an input of halves or f32, which repeats along the columns of x.
+  // kInvalidNode: there is no w.
+  NodeId columns = kInvalidNode;
+  std::vector<NodeId>
+      nodes;  // what the operand is computed by, itself among them; no x, no Views of inputs
+};
+
+// Casts, and one or two Muls, of x, s and w. The squares are those of x, of the same shape or another.
+// Nothing where `operand` is anything else.
+std::optional<NormedRows> find_normed_rows(const Graph& graph, NodeId operand);
+
+// The same of the first operand of a Matmul of at most kMostNormedRows rows in a graph that is being
+// partitioned, where it is worth leaving to the products: where they alone read it, and kernels are written
+// for them. `users`: of the graph.
+std::optional<NormedRows> find_product_of_normed_rows(const Graph& graph,
+                                                      const std::vector<std::vector<NodeId>>& users,
+                                                      NodeId matmul);
+
+}  // namespace kiln
