@@ -6,8 +6,8 @@
 
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
 last, attention, attention of few keys, of one row, in windows or on caches of 8 bits and of pages, attention on queries, keys and values of one matmul,
-patches, products of 8-bit floats and integers, mixtures of experts, products of few rows, products of one first operand,
-products of little depth. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+patches, products of 8-bit floats and integers, mixtures of experts, products of few rows, products of one first operand, of
+rows that a norm scales, products of little depth. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -102,6 +102,23 @@ def joined(x, *weights, gated):
     return tuple(F.linear(x, w, b) for w, b in zip(weights[::2], weights[1::2]))
 
 
+def normed_rows(x, *weights, norm, gated):
+    """Products of rows that a norm scales: as llama has it, rounded in front of its weights, as gemma, or without weights.
+    For candidates: --alternative "norms in products"."""
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    y = x.to(wide)
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+    if norm == "llama":
+        y = weights[0] * y.to(x.dtype)
+    elif norm == "gemma":
+        y = (y * (1 + weights[0].to(wide))).to(x.dtype)
+    y, weights = y.to(x.dtype), weights[norm != "none":]
+    products = [F.linear(y, w) for w in weights]
+    if gated:
+        return F.silu(products[0]) * products[1]
+    return tuple(z + x if z.shape == x.shape else z for z in products)
+
+
 def narrow(a, b, *scales, out):
     """Products of 8 bits: floats as _scaled_mm has them, integers as _int_mm."""
     if not a.dtype.is_floating_point:
@@ -130,7 +147,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, masked_attention,
-                                     windowed_attention, cached_attention, projected_attention, patches, narrow, experts, few_rows, joined, flat)}
+                                     windowed_attention, cached_attention, projected_attention, patches, narrow, experts, few_rows, joined, normed_rows, flat)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -173,7 +190,7 @@ def shapes(seed):
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
     found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
-    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16) + cached_shapes(r, 40)
+    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16) + cached_shapes(r, 40) + normed_shapes(r, 24)
 
 
 def cached_shapes(r, count):
@@ -292,6 +309,20 @@ def joined_shapes(r, count):
     return found
 
 
+def normed_shapes(r, count):
+    found = []
+    for i in range(count):
+        m, k, norm, gated = r(1, 16), r(1, 130) * 8, ("llama", "gemma", "none")[i % 3], i % 4 == 0
+        n = r(1, 130) * 8
+        columns = [n, n] if gated else [k if i % 4 == 1 else n, *[r(1, 130) * 8 for _ in range(r(0, 3))]]
+        weights = [(k,)] if norm != "none" else []
+        dtype = ["bfloat16"] * (1 + len(weights) + len(columns))
+        if norm == "gemma" and i % 2:
+            dtype[1] = "float32"
+        found.append(("normed_rows", {"norm": norm, "gated": gated}, [(m, k), *weights, *[(n, k) for n in columns]], dtype))
+    return found
+
+
 def flat_shapes(r, count):
     """Tiles for every block twice and more, with columns of one tile, of several, and of many."""
     found = []
@@ -364,6 +395,8 @@ def run(folder):
         scales = [0.1 if i == 1 and small else 1.0 for i in range(len(sizes))]
         if function == "joined":
             scales[1:] = [sizes[0][1] ** -0.5] * (len(sizes) - 1)
+        if function == "normed_rows":
+            scales = [sizes[0][1] ** -0.5 if i > 0 and len(size) == 2 else 1.0 for i, size in enumerate(sizes)]
         if function == "cached_attention" and "int8" in dtype:
             scales[-2:] = [0.02] * 2
         counted = sizes[1 if function == "cached_attention" else 0][0]

@@ -6,9 +6,9 @@
 // each line 16 bytes as they lie in memory, which two instructions multiply: the depth comes in
 // another order than it has, the same for both operands.
 //
-// Rows that a norm scales (plan/normed_rows.h) are multiplied without their scale, which is applied to sums: a chunk of
-// them is what A::times() makes of it and of the numbers of its columns. The tensor cores add up the squares:
-// a row times itself.
+// Rows that a norm scales (plan/normed_rows.h) are multiplied without their scale, which is applied to
+// the sums: a chunk of them is what A::times() makes of it and of the numbers of its columns. The
+// tensor cores add up the squares: a row times itself.
 //
 // In front of it stand matmul.cuh and what that needs, A, B and Tiling, and tile_sums.cuh.
 namespace {
@@ -164,8 +164,8 @@ KILN_INLINE float squares_of_row(char* shared, int row) {
 
 // The sums of this block's vectors of the tile at (row, column), of second operands of so many
 // columns each, whose depth `blocks` blocks divide. `norm`: what columns of a are multiplied with, if
-// anything. `shared` has room for the staged sums of every warp
-// and, behind them, for those that a cluster brings, or for sums of squares. Waits for the kernel in front of this one, before
+// anything. `shared` has room for the staged sums of every warp and, behind them, for those that a
+// cluster brings, or for sums of squares. Waits for the kernel in front of this one, before
 // which it reads of b what it needs first if that is ready, and lets the next one begin. What the epilogue
 // reads is on its way during the product: read_early() begins to read it.
 template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
