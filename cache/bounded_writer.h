@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <memory>
-#include <string_view>
 
 #include "cache/group_writer.h"
 #include "cache/store.h"
@@ -48,26 +47,32 @@ class BoundedWriter {
   // Steps of eviction that are under way end early from now on.
   void close() { closing_ = true; }
 
-  // Whether a write failed since there is no room for it: the index answers, and keeps what it has.
-  static bool is_full(const Status& status) {
-    return !status && status.error().message.starts_with(kFull);
-  }
-
   // Submits a job that will store `stored_bytes`; room for them is made first.
   void write(size_t queued_bytes, int64_t stored_bytes, Job job, Done done, Ahead ahead = {}) {
-    const auto evicted = std::make_shared<Evicted>();
+    write(
+        queued_bytes, stored_bytes, std::move(job),
+        [done = std::move(done)](Status status, bool) {
+          if (done) done(std::move(status));
+        },
+        std::move(ahead));
+  }
+  // The same; `done` hears, too, whether the job failed because no room could be made.
+  using DoneOrFull = std::function<void(Status, bool is_full)>;
+  void write(size_t queued_bytes, int64_t stored_bytes, Job job, DoneOrFull done,
+             Ahead ahead = {}) {
+    const auto room = std::make_shared<Room>();
     group_.submit(
         queued_bytes,
-        [this, stored_bytes, evicted, job = std::move(job)](Index& index) -> Status {
-          *evicted = {};  // a job may run twice
-          TRY_STATUS(make_room(index, stored_bytes, *evicted));
+        [this, stored_bytes, room, job = std::move(job)](Index& index) -> Status {
+          *room = {};  // a job may run twice
+          TRY_STATUS(make_room(index, stored_bytes, *room));
           TRY_STATUS(job(index));
           trim_soon(index);
           return {};
         },
-        [this, evicted, done = std::move(done)](Status status) {
-          if (status) gone_(*evicted);
-          if (done) done(std::move(status));
+        [this, room, done = std::move(done)](Status status) {
+          if (status) gone_(room->evicted);
+          done(std::move(status), room->is_full);
         },
         std::move(ahead));
   }
@@ -108,7 +113,10 @@ class BoundedWriter {
   static constexpr int kEntriesAStep = 64;
   static constexpr int kEntriesForAWrite = 512;
   static constexpr int64_t kHighPercent = 96, kLowPercent = 92;
-  static constexpr std::string_view kFull = "the cache is full";
+  struct Room {
+    Evicted evicted;
+    bool is_full = false;
+  };
 
   int64_t keep_from_ms() const { return bound_.now_ms() - bound_.keep_used_ms; }
   // Why the entries that are left cannot be evicted.
@@ -117,16 +125,17 @@ class BoundedWriter {
     return fmt::format("pinned or was used in the last {} s", bound_.keep_used_ms / 1000);
   }
 
-  Status make_room(Index& index, int64_t bytes, Evicted& evicted) {
+  Status make_room(Index& index, int64_t bytes, Room& room) {
     if (bound_.max_bytes == 0) return {};
     TRY(const auto totals, index.totals());
     const int64_t excess = totals.bytes + bytes - bound_.max_bytes;
     if (excess <= 0) return {};
-    TRY(evicted, index.evict(excess, keep_from_ms(), kEntriesForAWrite));
-    if (evicted.bytes >= excess) return {};
+    TRY(room.evicted, index.evict(excess, keep_from_ms(), kEntriesForAWrite));
+    if (room.evicted.bytes >= excess) return {};
+    room.is_full = true;
     return fail(Code::kUnavailable,
-                fmt::format("{}: {} of {} bytes are stored, and what is left is {}", kFull,
-                            totals.bytes - evicted.bytes, bound_.max_bytes, what_stays()));
+                fmt::format("the cache is full: {} of {} bytes are stored, and what is left is {}",
+                            totals.bytes - room.evicted.bytes, bound_.max_bytes, what_stays()));
   }
 
   // Begins to evict when there is too much, unless that is under way.

@@ -36,11 +36,9 @@ void add_new(std::vector<Digest>& to, const std::vector<Digest>& keys) {
 
 // ---- Puts ----
 
-// A writer whose term is over keeps nothing: it would come after what the next one stored. A full store
-// is not away.
+// A writer whose term is over keeps nothing: it would come after what the next one stored.
 bool SpooledWrites::may_spool(const Status& status) const {
-  return spool_ && !status && status.error().code == Code::kUnavailable && term_.is_ours() &&
-         !PostgresWriter::is_full(status);
+  return spool_ && !status && status.error().code == Code::kUnavailable && term_.is_ours();
 }
 
 bool SpooledWrites::spool(const Digest& key, const Status& added) {
@@ -55,8 +53,8 @@ void SpooledWrites::put_blob(std::string bytes, Store::Done done) {
   writer_.write(
       size, static_cast<int64_t>(size),
       [upload](PostgresIndex& index) { return index.put_blob(*upload); },
-      [this, upload, done = std::move(done)](Status status) {
-        if (may_spool(status) &&
+      [this, upload, done = std::move(done)](Status status, bool is_full) {
+        if (!is_full && may_spool(status) &&
             spool(upload->digest, spool_->add_blob(upload->digest, upload->bytes)))
           status = {};
         if (done) done(std::move(status));
@@ -251,7 +249,8 @@ void SpooledWrites::send_page() {
       const auto upload = std::make_shared<Upload>(Upload{digest, *std::move(blob)});
       writer_.write(
           size, static_cast<int64_t>(size),
-          [upload](PostgresIndex& index) { return index.put_blob(*upload); }, nullptr, upload);
+          [upload](PostgresIndex& index) { return index.put_blob(*upload); }, Store::Done(),
+          upload);
     }
   }
   rows.resize(taken);

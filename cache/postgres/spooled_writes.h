@@ -5,9 +5,10 @@
 // A put and what becomes of it:
 //
 //   put -> written to the store -> done hears ok
-//        \ the binary's upload or its row fails -> spooled -> its kernel too -> both hear ok: they are durable
-//                                                \ its program too, and hears kUnavailable, since it
-//                                                  would not survive this machine
+//        \ the binary or its row is not -> spooled -> its kernel too -> both hear ok: durable
+//        |                                          \ its program too, and hears kUnavailable, since it
+//        |                                            would not survive this machine
+//        \ the store is full -> done hears so
 //
 //   a row in the spool --the objects answer--> its binaries put, the row written -> dropped from it
 //                      \ a later put of its key is stored, or it is taken back -> dropped

@@ -6,7 +6,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -52,10 +52,10 @@ bool has_narrow_products(const Graph& graph) {
       graph.nodes(), [&](const Node& node) { return narrow_product(graph, node).has_value(); });
 }
 
-bool has_products_of_normed_rows(const Graph& graph) {
+bool has_rms_norms_of_products(const Graph& graph) {
   const auto users = users_of(graph);
   for (NodeId id = 0; id < graph.size(); ++id)
-    if (find_product_of_normed_rows(graph, users, id)) return true;
+    if (find_rms_norm_of_product(graph, users, id)) return true;
   return false;
 }
 
@@ -77,7 +77,7 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
   const bool attention = timed && has_unclear_attention(parts);
   const bool shared = timed && stores_large_shared_value(parts);
   const bool norms = timed && by_default.most_joined_rows > 0 && !by_default.norms_in_products &&
-                     has_products_of_normed_rows(parts.graph);
+                     has_rms_norms_of_products(parts.graph);
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
   all.push_back({"by rules", by_default, std::move(by_rules)});

@@ -11,8 +11,8 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/dequantised.h"
 #include "compiler_core/plan/joined_products.h"
-#include "compiler_core/plan/normed_rows.h"
 #include "compiler_core/plan/picked_products.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -40,8 +40,8 @@ class Classifier {
       TRY_STATUS(check_attention_gradient(graph_));
       return Family::kAttentionGradient;
     }
-    normed_ = reduces == 1 ? find_normed_operand() : std::nullopt;
-    if (matmuls > 0 && reduces > 0 && !normed_) {
+    rms_norm_ = reduces == 1 ? find_rms_norm_of_operand() : std::nullopt;
+    if (matmuls > 0 && reduces > 0 && !rms_norm_) {
       TRY_STATUS(check_attention(graph_));
       return Family::kAttention;
     }
@@ -119,11 +119,11 @@ class Classifier {
   }
 
   // The rows of the first operand of the first matmul, where a norm scales them.
-  std::optional<NormedRows> find_normed_operand() const {
+  std::optional<RmsNorm> find_rms_norm_of_operand() const {
     const auto nodes = graph_.nodes();
     const auto matmul =
         std::ranges::find_if(nodes, [](const Node& node) { return node.op == Op::kMatmul; });
-    return matmul == nodes.end() ? std::nullopt : find_normed_rows(graph_, matmul->operands[0]);
+    return matmul == nodes.end() ? std::nullopt : find_rms_norm(graph_, matmul->operands[0]);
   }
 
   Status outputs_are_computed() const {
@@ -164,7 +164,7 @@ class Classifier {
       TRY_STATUS(outputs_are_computed());
     std::set<NodeId> inside;  // of the operands: no part of an epilogue
     const auto picked = picked_matrices(graph_, matmul);
-    if (normed_ && (picked || find_dequantised(graph_, matmul, 1)))
+    if (rms_norm_ && (picked || find_dequantised(graph_, matmul, 1)))
       return refuse(matmul, "rows that a norm scales are multiplied with what lies in memory");
     if (picked) TRY_STATUS(picked_operands(matmul, *picked));
     if (picked) inside.insert(picked->gather);
@@ -179,9 +179,9 @@ class Classifier {
         inside.insert(narrow->nodes.begin(), narrow->nodes.end());
         at = narrow->stored;
       }
-      if (i == 0 && normed_) {
-        inside.insert(normed_->nodes.begin(), normed_->nodes.end());
-        at = normed_->rows;
+      if (i == 0 && rms_norm_) {
+        inside.insert(rms_norm_->nodes.begin(), rms_norm_->nodes.end());
+        at = rms_norm_->rows;
       }
       const Node& x = graph_.node(at);
       const bool view = x.op == Op::kView && operand(x, 0).op == Op::kInput;
@@ -308,7 +308,7 @@ class Classifier {
   }
 
   const Graph& graph_;
-  std::optional<NormedRows> normed_;
+  std::optional<RmsNorm> rms_norm_;
   ReductionSpace space_;
   Shape reduced_shape_;
   std::vector<Dim> spread_strides_;

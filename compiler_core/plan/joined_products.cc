@@ -6,7 +6,7 @@
 #include <set>
 
 #include "compiler_core/ir/affine.h"
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 
 namespace kiln {
 namespace {
@@ -40,8 +40,8 @@ std::vector<NodeId> products_of(const Graph& graph, NodeId output) {
 
 Status check_products(const Graph& graph, const JoinedProducts& joined) {
   const Node& first = graph.node(joined.first_operand);
-  const auto normed = find_normed_rows(graph, joined.first_operand);
-  if (!line_pitch(graph, normed ? normed->rows : joined.first_operand, true))
+  const auto norm = find_rms_norm(graph, joined.first_operand);
+  if (!line_pitch(graph, norm ? norm->rows : joined.first_operand, true))
     return refuse("its rows do not lie in lines");
   if (first.shape[1].constant() % kLineUnit != 0 || numel(first.shape).is(0))
     return refuse("its depth is not of whole 16 bytes");

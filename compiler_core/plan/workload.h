@@ -49,7 +49,7 @@
 //  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
 //  batch broadcast: any strides and offset inside the buffer), both of one dtype; or is dequantised
 //  from one of those whose elements have 8 bits (dequantised.h; its zeros and scales are Casts of
-//  Views of leaves). The first one may be rows of bf16 that a norm scales (normed_rows.h), of a Matmul of two
+//  Views of leaves). The first one may be rows of bf16 that a norm scales (rms_norm.h), of a Matmul of two
 //  axes; of those the one Reduce is. Exactly one output, of shape T: the Matmul itself, or elementwise nodes of shape T
 //  over the Matmul, Inputs of shape T and Views of leaves (bias, residual). The Matmul is never read
 //  through a View. Batch axes are not merged with m or n.

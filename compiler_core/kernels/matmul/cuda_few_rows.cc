@@ -8,7 +8,7 @@
 #include "compiler_core/kernels/analysis/ranked_space.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
-#include "compiler_core/kernels/matmul/normed_rows_text.h"
+#include "compiler_core/kernels/matmul/rms_norm_text.h"
 #include "compiler_core/kernels/printed_template.h"
 
 namespace kiln {
@@ -34,8 +34,8 @@ bool multiplies_halves(const MatmulProblem& problem) {
 Status check_few_rows(const Workload& workload) {
   if (!workload.graph.symbols().empty()) return cannot_stream("sizes with symbols");
   const MatmulProblem problem = MatmulProblem::of(workload.graph);
-  if (!problem.normed) TRY_STATUS(check_operands_are_stored(workload));
-  if (problem.normed && product_lanes(workload.graph, problem.n) != NormedRowsText::kLanes)
+  if (!problem.rms_norm) TRY_STATUS(check_operands_are_stored(workload));
+  if (problem.rms_norm && product_lanes(workload.graph, problem.n) != RmsNormText::kLanes)
     return cannot_stream(
         "rows that a norm scales and results of other than whole 16 bytes of halves");
   if (!multiplies_halves(problem))
@@ -107,13 +107,14 @@ std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target
 int CudaFewRowsSchedule::shared_bytes(const MatmulProblem& problem) const {
   const int staged = warps * bm * (bn + 8) * 4;      // matmul.cuh: Staging
   const int brought = splits > 1 ? bm * bn * 4 : 0;  // tile_sums.cuh
-  const int squares = problem.normed ? warps * bm * 4 : 0;
+  const int squares = problem.rms_norm ? warps * bm * 4 : 0;
   return staged + brought + squares;
 }
 
 int CudaFewRowsSchedule::registers(const MatmulProblem& problem) const {
   const int sixteens = bn / 16, eights = bm / 8, turns = bk / 32;
-  const int norms = problem.normed ? 2 * turns * problem.norm_pieces * 4 + eights * 4 + 12 : 0;
+  const int norms =
+      problem.rms_norm ? 2 * turns * norm_pieces(*problem.rms_norm) * 4 + eights * 4 + 12 : 0;
   return 2 * turns * (sixteens * 2 + eights) * 4 + sixteens * eights * 4 + 40 + norms;
 }
 
@@ -135,7 +136,7 @@ bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
   const int registers = schedule.registers(problem);
   // Squares are added up by one block.
   const bool divides = schedule.splits == 1 ||
-                       (!problem.normed && steps >= int64_t{schedule.splits} * schedule.warps);
+                       (!problem.rms_norm && steps >= int64_t{schedule.splits} * schedule.warps);
   return schedule.bm >= problem.m && registers <= kMostRegisters &&
          schedule.threads() * round_up(registers, 8) <= kMostSmRegisters && divides;
 }

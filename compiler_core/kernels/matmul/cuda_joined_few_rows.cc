@@ -9,7 +9,7 @@
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
 #include "compiler_core/kernels/matmul/joined_problem.h"
-#include "compiler_core/kernels/matmul/normed_rows_text.h"
+#include "compiler_core/kernels/matmul/rms_norm_text.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -25,7 +25,7 @@ class JoinedFewRowsKernel {
       : graph_(graph),
         schedule_(schedule),
         problem_(JoinedProblem::of(graph)),
-        norm_(graph, problem_.all.normed),
+        norm_(graph, problem_.all.rms_norm),
         early_inputs_(problem_.second_operands()),
         width_(problem_.width(schedule.bn)) {
     if (const auto norm = norm_.input()) early_inputs_.insert(*norm);
@@ -119,7 +119,7 @@ class JoinedFewRowsKernel {
     for (size_t i = 0; i < problem_.parts.size(); ++i) {
       const EpilogueText epilogue =
           joined_epilogue(graph_, static_cast<int>(i), problem_.parts[i].nodes.products, kLanes,
-                          {.normed = problem_.all.normed ? &*problem_.all.normed : nullptr});
+                          {.rms_norm = problem_.all.rms_norm ? &*problem_.all.rms_norm : nullptr});
       text +=
           fmt::format("    if (part == {}) {{\n{}{}    }}\n", i, epilogue.once, epilogue.vector);
     }
@@ -129,7 +129,7 @@ class JoinedFewRowsKernel {
   const Graph& graph_;
   const CudaJoinedFewRowsSchedule schedule_;
   const JoinedProblem problem_;
-  const NormedRowsText norm_;
+  const RmsNormText norm_;
   std::set<int> early_inputs_;  // what is read before the kernel in front of this one has ended
   const int64_t width_;
 };

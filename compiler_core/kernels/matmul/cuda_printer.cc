@@ -6,7 +6,7 @@
 #include "compiler_core/kernels/matmul/cuda_matmul_lines.h"
 #include "compiler_core/kernels/matmul/cuda_narrow.h"
 #include "compiler_core/kernels/matmul/cuda_product.h"
-#include "compiler_core/kernels/matmul/normed_rows_text.h"
+#include "compiler_core/kernels/matmul/rms_norm_text.h"
 #include "compiler_core/kernels/printing/coordinates.h"
 #include "compiler_core/kernels/printing/cuda_kernel_text.h"
 #include "compiler_core/kernels/printing/expression.h"
@@ -28,7 +28,7 @@ class CudaMatmulKernel {
         schedule_(schedule),
         few_rows_(few_rows),
         problem_(SizedMatmul::of(graph)),
-        norm_(graph, problem_.normed),
+        norm_(graph, problem_.rms_norm),
         is_open_(!graph.symbols().empty() && !has_open_rows_alone(problem_)),
         lanes_(product_lanes(graph, problem_.n)) {}
 
@@ -66,9 +66,10 @@ class CudaMatmulKernel {
             few_rows_ ? few_rows_->blocks_an_sm(MatmulProblem::of(graph_), cuda_limits(target)) : 0,
         .repaired_sums = is_open_ ? "staged_open_sums" : "staged_f32_sums",
         .plain_sum = "plain_sum",
-        .epilogue = matmul_epilogue(
-            graph_, problem_, lanes_,
-            {.addend = early_addend(), .normed = problem_.normed ? &*problem_.normed : nullptr}),
+        .epilogue =
+            matmul_epilogue(graph_, problem_, lanes_,
+                            {.addend = early_addend(),
+                             .rms_norm = problem_.rms_norm ? &*problem_.rms_norm : nullptr}),
     };
     return print_cuda_product(product, target);
   }
@@ -98,7 +99,7 @@ class CudaMatmulKernel {
         schedule_.bm * schedule_.bn / lanes_ > schedule_.splits * schedule_.threads())
       return kInvalidNode;
     return find_addend(graph_, [&](const MatmulOperand& operand) {
-      return !(problem_.normed && operand.input == problem_.a.input) &&
+      return !(problem_.rms_norm && operand.input == problem_.a.input) &&
              operand.column_stride == 1 && operand.row_stride % lanes_ == 0 &&
              operand.offset % lanes_ == 0;
     });
@@ -223,8 +224,8 @@ class CudaMatmulKernel {
   const CudaMatmulSchedule schedule_;
   const CudaFewRowsSchedule* few_rows_;  // or null
   const SizedMatmul problem_;
-  const NormedRowsText norm_;  // of few rows
-  const bool is_open_;         // more than rows that are counted: see matmul_open.cuh
+  const RmsNormText norm_;  // of few rows
+  const bool is_open_;      // more than rows that are counted: see matmul_open.cuh
   const int lanes_;
 };
 

@@ -237,14 +237,14 @@ class ProductKernel {
 // Binds products to vectors of their sums, scaled where a norm scales rows. `at`: of their elements.
 class BoundSums {
  public:
-  BoundSums(ExpressionPrinter& printer, const std::vector<Index>& at, const NormedRows* normed)
+  BoundSums(ExpressionPrinter& printer, const std::vector<Index>& at, const RmsNorm* rms_norm)
       : printer_(printer) {
-    if (normed == nullptr) return;
+    if (rms_norm == nullptr) return;
     text_ =
         "    const vf32 squares = splat<vf32>(squares_of_row<Tiling>(shared_memory(), "
         "tile_row));\n";
-    printer_.bind(normed->squares, {"squares", Level::kOuter, true});
-    scale_ = printer_.value(normed->scale, at).name;
+    printer_.bind(rms_norm->squares, {"squares", Level::kOuter, true});
+    scale_ = printer_.value(rms_norm->scale, at).name;
   }
   // To the vector `acc` of the sums `sums`, which are a `result`.
   void bind(NodeId product, const std::string& acc, std::string_view sums, DType result) {
@@ -327,7 +327,7 @@ EpilogueText product_epilogue(const Graph& graph, NodeId product, DType result,
                               const std::vector<Index>& at, std::string once,
                               const EpilogueEnds& ends) {
   ExpressionPrinter printer(graph, Dialect::kCuda);
-  BoundSums sums(printer, at, ends.normed);
+  BoundSums sums(printer, at, ends.rms_norm);
   sums.bind(product, "acc", "sums", result);
   if (ends.addend != kInvalidNode) printer.bind_packed(ends.addend, "addend");
   for (size_t i = 0; i < ends.terms.size(); ++i)
@@ -342,7 +342,7 @@ EpilogueText joined_epilogue(const Graph& graph, int position, const std::vector
   const std::vector<Index> at = {
       LoopVar{"row", LoopVar::Kind::kScalar, Level::kOuter, 0, shape[0]},
       LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, shape[1], lanes}};
-  BoundSums sums(printer, at, ends.normed);
+  BoundSums sums(printer, at, ends.rms_norm);
   for (size_t i = 0; i < products.size(); ++i)
     sums.bind(products[i], fmt::format("acc{}", i), fmt::format("sums{}", i),
               graph.node(products[i]).dtype);

@@ -27,7 +27,7 @@ struct EpilogueEnds {
   std::vector<NodeId> terms = {};  // values that wait in `terms.term[i]`, in f32
   // The norm that scales sums row by row; the squares of `tile_row` are in shared memory
   // (matmul_few_rows.cuh). Null: none does.
-  const NormedRows* normed = nullptr;
+  const RmsNorm* rms_norm = nullptr;
 };
 
 // An input of halves, or a View of one, in the results' shape, that is read at its own place and nowhere

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "compiler_core/base/math.h"
-#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -19,10 +18,9 @@ JoinedProblem JoinedProblem::of(const Graph& workload) {
   problem.rows = first.shape[0];
   problem.all.m = size_at_hints(workload, problem.rows);
   problem.all.k = first.shape[1].constant();
-  problem.all.normed = find_normed_rows(workload, joined.first_operand);
-  if (problem.all.normed) problem.all.norm_pieces = norm_pieces(workload, *problem.all.normed);
+  problem.all.rms_norm = find_rms_norm(workload, joined.first_operand);
   problem.all.a = *constant_operand(SizedMatmulOperand::of(
-      workload, problem.all.normed ? problem.all.normed->rows : joined.first_operand));
+      workload, problem.all.rms_norm ? problem.all.rms_norm->rows : joined.first_operand));
   for (const JoinedOutput& output : joined.outputs) {
     Part part{output, {}, workload.node(output.output).shape[1].constant()};
     for (const NodeId product : output.products)

@@ -4,7 +4,6 @@
 
 #include "compiler_core/base/check.h"
 #include "compiler_core/kernels/analysis/axis_extents.h"
-#include "compiler_core/kernels/matmul/normed_rows_text.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -113,10 +112,9 @@ MatmulProblemOf<Size> MatmulProblemOf<Size>::of(const Graph& workload) {
     made.dequantised = std::move(dequantised);
     return made;
   };
-  if (is_reducing(workload)) problem.normed = find_normed_rows(workload, product->operands[0]);
-  if (problem.normed) problem.norm_pieces = kiln::norm_pieces(workload, *problem.normed);
+  if (is_reducing(workload)) problem.rms_norm = find_rms_norm(workload, product->operands[0]);
   problem.a =
-      problem.normed ? MatmulOperandOf<Size>::of(workload, problem.normed->rows) : operand(0);
+      problem.rms_norm ? MatmulOperandOf<Size>::of(workload, problem.rms_norm->rows) : operand(0);
   problem.b = operand(1);
   if (problem.b.dequantised && !problem.a.dequantised) {
     problem.narrow = problem.b.dtype;

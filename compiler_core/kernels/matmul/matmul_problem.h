@@ -8,7 +8,7 @@
 
 #include "compiler_core/ir/graph.h"
 #include "compiler_core/plan/dequantised.h"
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/workload.h"
 
 namespace kiln {
@@ -61,8 +61,7 @@ struct MatmulProblemOf : Product {
   Size batches = 1;         // their product
   Size m = 0, n = 0, k = 0;
   MatmulOperandOf<Size> a, b;
-  std::optional<NormedRows> normed = std::nullopt;  // where a norm scales the rows of a
-  int norm_pieces = 0;  // of 16 bytes, that 8 columns of such rows are multiplied with
+  std::optional<RmsNorm> rms_norm = std::nullopt;  // where a norm scales the rows of a
 
   // REQUIRES: `workload` keeps the rules of kMatmul; for a Size of int64_t, its sizes are
   // constants.

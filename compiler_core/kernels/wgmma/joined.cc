@@ -248,7 +248,7 @@ class WgmmaJoinedKernel {
 };
 
 Status check_wgmma_joined(const Workload& workload) {
-  if (!JoinedProblem::of(workload.graph).all.normed) return {};
+  if (!JoinedProblem::of(workload.graph).all.rms_norm) return {};
   return fail(Code::kUnsupported, "wgmma kernels are not written for rows that a norm scales");
 }
 

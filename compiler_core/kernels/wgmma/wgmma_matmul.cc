@@ -107,7 +107,7 @@ int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
 Status check_wgmma(const Workload& workload) {
   TRY(const MatmulProblem problem, measured_problem(workload.graph));
   if (problem.b.picked_by >= 0) return lacks("matrices that an index picks");
-  if (problem.normed) return lacks("rows that a norm scales");
+  if (problem.rms_norm) return lacks("rows that a norm scales");
   const DType a = problem.a.dtype, b = problem.b.dtype;
   const bool halves = is_16_bit_float(a) && a == b && problem.stored == a;
   const bool integers = is_8_bit_integer(a) && is_8_bit_integer(b);

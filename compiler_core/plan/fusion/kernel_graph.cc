@@ -9,7 +9,7 @@
 #include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/axis_cuts.h"
 #include "compiler_core/plan/fusion/materialised_values.h"
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -96,12 +96,12 @@ class Cutter {
   void choose_space_of_norm() {
     const NodeId operand = graph_.node(products_[0]).operands[0];
     if (is_input(operand)) return;
-    const auto normed = find_normed_rows(graph_, operand);
-    if (!normed) return;
+    const auto norm = find_rms_norm(graph_, operand);
+    if (!norm) return;
     space_ = graph_.node(operand).shape;
     reduced_ = {1};
     reduced_space_ = {space_[0]};
-    sizes_ = reduction_sizes(graph_, graph_.node(normed->squares));
+    sizes_ = reduction_sizes(graph_, graph_.node(norm->squares));
   }
 
   // Splits axes of the space until it has the axes of every value that is walked in its order. A View

@@ -11,7 +11,7 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/picked_products.h"
 #include "compiler_core/plan/sizes.h"
 
@@ -442,10 +442,10 @@ class Chooser {
   // Whether `product` scales its rows as a norm does. What they are without that is stored.
   bool norm_in_place(NodeId product) {
     if (!rules_.norms_in_products || is_buffer(node(product).operands[0])) return false;
-    const auto normed = find_product_of_normed_rows(graph_, users_, product);
-    if (!normed) return false;
-    store_below_views(normed->rows);
-    for (const NodeId id : normed->nodes) in_place_[static_cast<size_t>(id)] = true;
+    const auto norm = find_rms_norm_of_product(graph_, users_, product);
+    if (!norm) return false;
+    store_below_views(norm->rows);
+    for (const NodeId id : norm->nodes) in_place_[static_cast<size_t>(id)] = true;
     return true;
   }
 

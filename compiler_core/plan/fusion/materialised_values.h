@@ -66,7 +66,7 @@ struct PartitionRules {
   // the target as well. 0: none are. Of kAnyRows they are whatever their number is, also where calls choose it.
   static constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
   int64_t most_joined_rows = 0;
-  // Products of few rows scale them as a norm does (normed_rows.h); else a kernel of its own stores what they
+  // Products of few rows scale them as a norm does (rms_norm.h); else a kernel of its own stores what they
   // multiply.
   bool norms_in_products = false;
   bool operator==(const PartitionRules&) const = default;

@@ -33,7 +33,7 @@
 #include "tests/compiler_core/kernels/open_workloads.h"
 #include "tests/compiler_core/kernels/product_workloads.h"
 #include "tests/compiler_core/kernels/row_updates.h"
-#include "tests/compiler_core/plan/normed_graphs.h"
+#include "tests/compiler_core/plan/rms_norm_graphs.h"
 
 namespace kiln {
 namespace {
@@ -178,7 +178,7 @@ const std::vector<NamedWorkload>& named_workloads() {
     add("halves, few rows", testing::plain_product(DType::kBF16, 12, 96, 512, {false, true}).graph);
     add("halves, projections of few rows",
         testing::projections(DType::kBF16, 12, 512, {96, 32}).graph);
-    for (const int64_t rows : {12, 3}) {  // of one product and of two
+    for (const int64_t rows : {12, 3}) {  // of two products, and of one
       GraphBuilder b;
       const NodeId x = testing::normed(b, b.input(DType::kBF16, {rows, 512}));
       std::vector<NodeId> outputs = {b.cast(testing::linear_of(b, x, 96), DType::kBF16)};

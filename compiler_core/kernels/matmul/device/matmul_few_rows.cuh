@@ -6,7 +6,7 @@
 // each line 16 bytes as they lie in memory, which two instructions multiply: the depth comes in
 // another order than it has, the same for both operands.
 //
-// Rows that a norm scales (plan/normed_rows.h) are multiplied without their scale, which is applied to
+// Rows that a norm scales (plan/rms_norm.h) are multiplied without their scale, which is applied to
 // the sums: a chunk of them is what A::times() makes of it and of the numbers of its columns. The
 // tensor cores add up the squares: a row times itself.
 //

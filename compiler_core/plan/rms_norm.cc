@@ -1,4 +1,4 @@
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 
 #include <algorithm>
 #include <set>
@@ -16,7 +16,7 @@ class NormFinder {
  public:
   NormFinder(const Graph& graph, NodeId operand) : graph_(graph), operand_(operand) {}
 
-  std::optional<NormedRows> run() {
+  std::optional<RmsNorm> run() {
     const Node& operand = node(operand_);
     if (operand.op != Op::kCast || operand.dtype != DType::kBF16 || operand.shape.size() != 2 ||
         !operand.shape[1].is_constant() || operand.shape[1].constant() % kChunk != 0)
@@ -120,6 +120,7 @@ class NormFinder {
                         (is_16_bit_float(x.dtype) || x.dtype == DType::kF32);
       if (!lies || (found_.columns != kInvalidNode && found_.columns != id)) return false;
       found_.columns = id;
+      found_.columns_dtype = x.dtype;
       return true;
     }
     if (!is_elementwise(x.op) || x.op == Op::kPhilox || x.shape != node(operand_).shape)
@@ -135,25 +136,25 @@ class NormFinder {
   const NodeId operand_;
   NodeId rows_ = kInvalidNode;  // x, less reshapes
   std::set<NodeId> nodes_;
-  NormedRows found_;
+  RmsNorm found_;
 };
 
 }  // namespace
 
-std::optional<NormedRows> find_normed_rows(const Graph& graph, NodeId operand) {
+std::optional<RmsNorm> find_rms_norm(const Graph& graph, NodeId operand) {
   return NormFinder(graph, operand).run();
 }
 
-std::optional<NormedRows> find_product_of_normed_rows(const Graph& graph,
-                                                      const std::vector<std::vector<NodeId>>& users,
-                                                      NodeId matmul) {
+std::optional<RmsNorm> find_rms_norm_of_product(const Graph& graph,
+                                                const std::vector<std::vector<NodeId>>& users,
+                                                NodeId matmul) {
   const Node& product = graph.node(matmul);
   if (product.op != Op::kMatmul) return std::nullopt;
   const NodeId operand = product.operands[0];
   const Dim& rows = graph.node(operand).shape[0];
-  if (!rows.is_constant() || rows.constant() > kMostNormedRows || rows.is(0)) return std::nullopt;
-  auto normed = find_normed_rows(graph, operand);
-  if (!normed) return std::nullopt;
+  if (!rows.is_constant() || rows.constant() > kMostRmsNormRows || rows.is(0)) return std::nullopt;
+  auto norm = find_rms_norm(graph, operand);
+  if (!norm) return std::nullopt;
   const auto outputs = graph.outputs();
   const auto is_output = [&](NodeId id) { return std::ranges::find(outputs, id) != outputs.end(); };
   const auto multiplies = [&](NodeId user) {
@@ -165,13 +166,13 @@ std::optional<NormedRows> find_product_of_normed_rows(const Graph& graph,
   // The norm of the same rows is computed elsewhere too where others read what it is made of.
   const auto is_inside = [&](NodeId id) {
     return std::ranges::all_of(users[static_cast<size_t>(id)], [&](NodeId user) {
-      return std::ranges::binary_search(normed->nodes, user);
+      return std::ranges::binary_search(norm->nodes, user);
     });
   };
   if (is_output(operand) || !std::ranges::all_of(users[static_cast<size_t>(operand)], multiplies) ||
-      !is_inside(normed->squares) || !is_inside(normed->scale))
+      !is_inside(norm->squares) || !is_inside(norm->scale))
     return std::nullopt;
-  return normed;
+  return norm;
 }
 
 }  // namespace kiln

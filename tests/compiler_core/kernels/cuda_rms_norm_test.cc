@@ -11,7 +11,7 @@
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/registry.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
-#include "tests/compiler_core/plan/normed_graphs.h"
+#include "tests/compiler_core/plan/rms_norm_graphs.h"
 
 namespace kiln {
 namespace {
@@ -105,14 +105,14 @@ std::string check_normed(const NormedCase& of, const CudaFewRowsSchedule& decisi
       of, is_joined ? to_schedule(CudaJoinedFewRowsSchedule{decisions}) : to_schedule(decisions));
 }
 
-TEST(CudaNormedRows, AgreeForEveryNumberOfRowsAndColumns) {
+TEST(CudaRmsNorms, AgreeForEveryNumberOfRowsAndColumns) {
   for (const auto& [rows, bm] : {std::pair{1, 8}, {5, 8}, {8, 16}, {16, 16}})
     for (const int64_t columns : {8, 48, 72})
       EXPECT_EQ(check_normed(one_product(rows, columns, 200), {bm, 32, 32, 4, 1}), "")
           << rows << ' ' << columns;
 }
 
-TEST(CudaNormedRows, AgreeForEveryKindOfWeights) {
+TEST(CudaRmsNorms, AgreeForEveryKindOfWeights) {
   for (const NormWeights weights :
        {NormWeights::kNone, NormWeights::kHalves, NormWeights::kF32, NormWeights::kOneMore})
     EXPECT_EQ(check_normed(one_product(7, 40, 264, weights), {8, 16, 64, 2, 1}), "")
@@ -120,7 +120,7 @@ TEST(CudaNormedRows, AgreeForEveryKindOfWeights) {
 }
 
 // Fewer steps than warps, as many, one more, ends inside a step.
-TEST(CudaNormedRows, AgreeForEveryDepth) {
+TEST(CudaRmsNorms, AgreeForEveryDepth) {
   for (const int64_t depth : {8, 64, 256, 264, 320, 1096})
     for (const int bk : {32, 128})
       EXPECT_EQ(check_normed(one_product(5, 48, depth), {8, 16, bk, 2, 1}), "")
@@ -128,7 +128,7 @@ TEST(CudaNormedRows, AgreeForEveryDepth) {
 }
 
 // A residual of the rows that are scaled; rows that are part of others.
-TEST(CudaNormedRows, AgreeWhereTheRowsAreReadElsewhereToo) {
+TEST(CudaRmsNorms, AgreeWhereTheRowsAreReadElsewhereToo) {
   const NormedCase residual = case_of([](GraphBuilder& b, bool rounds) {
     const NodeId x = b.slice(b.input(DType::kBF16, {11, 64}), 1, 16, 48);
     const NodeId y = linear_of(b, normed(b, x, NormWeights::kHalves, rounds), 48);
@@ -137,7 +137,7 @@ TEST(CudaNormedRows, AgreeWhereTheRowsAreReadElsewhereToo) {
   for (const int bn : {16, 64}) EXPECT_EQ(check_normed(residual, {16, bn, 32, 4, 1}), "") << bn;
 }
 
-TEST(CudaNormedRows, ProductsOfThemAgree) {
+TEST(CudaRmsNorms, ProductsOfThemAgree) {
   for (const int64_t rows : {1, 13}) {
     const NormedCase projections = case_of([rows](GraphBuilder& b, bool rounds) {
       const NodeId x = normed(b, b.input(DType::kBF16, {rows, 136}), NormWeights::kHalves, rounds);
@@ -148,7 +148,7 @@ TEST(CudaNormedRows, ProductsOfThemAgree) {
   }
 }
 
-TEST(CudaNormedRows, EveryCandidateAgrees) {
+TEST(CudaRmsNorms, EveryCandidateAgrees) {
   for (const Target& target : {kHopper, kAmpere})
     for (const NormedCase& of : {one_product(16, 80, 2048), one_product(3, 8, 8, NormWeights::kF32),
                                  one_gate(16, 96, 1024)}) {
@@ -163,7 +163,7 @@ TEST(CudaNormedRows, EveryCandidateAgrees) {
 }
 
 // The block that multiplies adds up the squares.
-TEST(CudaNormedRows, NoClusterDividesTheirDepth) {
+TEST(CudaRmsNorms, NoClusterDividesTheirDepth) {
   const MatmulProblem problem = MatmulProblem::of(one_product(8, 64, 4096).workload.graph);
   EXPECT_FALSE(fits(CudaFewRowsSchedule{8, 16, 32, 4, 2}, problem));
   EXPECT_TRUE(fits(CudaFewRowsSchedule{8, 16, 32, 4, 1}, problem));

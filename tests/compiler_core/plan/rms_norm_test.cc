@@ -1,5 +1,5 @@
 // Norms in front of products of few rows: which the products compute, and which stay apart.
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "compiler_core/passes/normalise.h"
 #include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/workload.h"
-#include "tests/compiler_core/plan/normed_graphs.h"
+#include "tests/compiler_core/plan/rms_norm_graphs.h"
 #include "tests/compiler_core/plan/run_plan.h"
 
 namespace kiln {
@@ -41,7 +41,7 @@ std::vector<NodeId> two_of(GraphBuilder& b, NodeId x) {
   return {in_halves(b, linear_of(b, x, 32)), in_halves(b, linear_of(b, x, 16))};
 }
 
-TEST(NormedRows, OfEveryKindAreScaledByTheProduct) {
+TEST(RmsNorms, OfEveryKindAreScaledByTheProduct) {
   for (const NormWeights weights :
        {NormWeights::kNone, NormWeights::kHalves, NormWeights::kF32, NormWeights::kOneMore}) {
     const auto one = [&](GraphBuilder& b, NodeId x) {
@@ -54,7 +54,7 @@ TEST(NormedRows, OfEveryKindAreScaledByTheProduct) {
   }
 }
 
-TEST(NormedRows, ProductsOfThemAreOneKernel) {
+TEST(RmsNorms, ProductsOfThemAreOneKernel) {
   const auto three = [](GraphBuilder& b, NodeId x) { return two_of(b, normed(b, x)); };
   EXPECT_EQ(families(testing::right_plan(program(5, three), in_products())), "products");
   EXPECT_EQ(families(testing::right_plan(program(1, three), in_products())), "products");
@@ -62,7 +62,7 @@ TEST(NormedRows, ProductsOfThemAreOneKernel) {
 
 // As a step of decoding has them: the norm is of [rows, 1, depth], the product of [rows, depth]. What is
 // scaled is added to what comes of it.
-TEST(NormedRows, LayersOfAStepHaveNoKernelOfANorm) {
+TEST(RmsNorms, LayersOfAStepHaveNoKernelOfANorm) {
   const auto layers = [](GraphBuilder& b, NodeId x) {
     const Shape shape = b.shape(x);
     for (int i = 0; i < 2; ++i) {
@@ -80,7 +80,7 @@ TEST(NormedRows, LayersOfAStepHaveNoKernelOfANorm) {
 }
 
 // A residual is added to the product of the same rows.
-TEST(NormedRows, AreReadByTheEpilogueToo) {
+TEST(RmsNorms, AreReadByTheEpilogueToo) {
   const auto residual = [](GraphBuilder& b, NodeId x) {
     const NodeId y = linear_of(b, normed(b, x), 24);
     return std::vector<NodeId>{in_halves(b, b.binary(Op::kAdd, y, b.cast(x, DType::kF32)))};
@@ -93,12 +93,12 @@ std::string families_of(int64_t rows, const Results& results) {
   return made ? families(*made) : made.error().message;
 }
 
-TEST(NormedRows, StayApartWhereThatIsNotWorthIt) {
+TEST(RmsNorms, StayApartWhereThatIsNotWorthIt) {
   const auto one = [](GraphBuilder& b, NodeId x) {
     return std::vector<NodeId>{in_halves(b, linear_of(b, normed(b, x), 32))};
   };
-  EXPECT_EQ(families_of(kMostNormedRows, one), "matmul");
-  EXPECT_EQ(families_of(kMostNormedRows + 1, one), "row_reduction matmul") << "many rows";
+  EXPECT_EQ(families_of(kMostRmsNormRows, one), "matmul");
+  EXPECT_EQ(families_of(kMostRmsNormRows + 1, one), "row_reduction matmul") << "many rows";
   const auto elsewhere = [](GraphBuilder& b, NodeId x) {
     const NodeId y = normed(b, x);
     return std::vector<NodeId>{in_halves(b, linear_of(b, y, 32)), y};
@@ -119,7 +119,7 @@ TEST(NormedRows, StayApartWhereThatIsNotWorthIt) {
 }
 
 // Of f16, x * w may be more than there is where x * s * w is not.
-TEST(NormedRows, StayApartInF16) {
+TEST(RmsNorms, StayApartInF16) {
   GraphBuilder b;
   const NodeId x = b.input(DType::kF16, {5, 24});
   const NodeId y = linear_of(b, normed(b, x), 32);
@@ -129,7 +129,7 @@ TEST(NormedRows, StayApartInF16) {
 }
 
 // Times decide, where a target has kernels of few rows.
-TEST(NormedRows, AreAnAlternative) {
+TEST(RmsNorms, AreAnAlternative) {
   const auto three = [](GraphBuilder& b, NodeId x) { return two_of(b, normed(b, x)); };
   const Graph graph = normalise(program(5, three))->graph;
   PartitionRules rules;

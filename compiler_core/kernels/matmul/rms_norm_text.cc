@@ -1,4 +1,4 @@
-#include "compiler_core/kernels/matmul/normed_rows_text.h"
+#include "compiler_core/kernels/matmul/rms_norm_text.h"
 
 #include <fmt/core.h>
 
@@ -6,33 +6,32 @@
 
 namespace kiln {
 
-int norm_pieces(const Graph& graph, const NormedRows& normed) {
-  if (normed.columns == kInvalidNode) return 0;
-  return static_cast<int>(size_of(graph.node(normed.columns).dtype)) * NormedRowsText::kLanes / 16;
+int norm_pieces(const RmsNorm& rms_norm) {
+  if (rms_norm.columns == kInvalidNode) return 0;
+  return static_cast<int>(size_of(rms_norm.columns_dtype)) * RmsNormText::kLanes / 16;
 }
 
-std::string NormedRowsText::members() const {
-  if (!normed_) return "  static constexpr int norm_pieces = -1;\n";
-  return fmt::format("  static constexpr int norm_pieces = {};\n", norm_pieces(graph_, *normed_)) +
+std::string RmsNormText::members() const {
+  if (!rms_norm_) return "  static constexpr int norm_pieces = -1;\n";
+  return fmt::format("  static constexpr int norm_pieces = {};\n", norm_pieces(*rms_norm_)) +
          print_times();
 }
 
 // x * w of a chunk: the operand with a scale of 1, rounded as it is in the end.
-std::string NormedRowsText::print_times() const {
-  const Node& operand = graph_.node(normed_->nodes.back());
+std::string RmsNormText::print_times() const {
+  const Node& operand = graph_.node(rms_norm_->nodes.back());
   ExpressionPrinter printer(graph_, Dialect::kCuda);
   printer.whole_vectors(kLanes);
   const std::string stored(memory_type(operand.dtype));
-  printer.bind_packed(normed_->rows, fmt::format("as_vector<{}>(of_rows)", stored));
-  if (normed_->columns != kInvalidNode)
-    printer.bind_packed(
-        normed_->columns,
-        fmt::format("as_vector<{}>(norm)", memory_type(graph_.node(normed_->columns).dtype)));
-  printer.bind(normed_->scale, {"one", Level::kInner, true});
+  printer.bind_packed(rms_norm_->rows, fmt::format("as_vector<{}>(of_rows)", stored));
+  if (rms_norm_->columns != kInvalidNode)
+    printer.bind_packed(rms_norm_->columns,
+                        fmt::format("as_vector<{}>(norm)", memory_type(rms_norm_->columns_dtype)));
+  printer.bind(rms_norm_->scale, {"one", Level::kInner, true});
   const std::vector<Index> at = {
       LoopVar{"row", LoopVar::Kind::kScalar, Level::kInner, 0, operand.shape[0]},
       LoopVar{"column", LoopVar::Kind::kVector, Level::kInner, 0, operand.shape[1], kLanes}};
-  const std::string value = printer.value(normed_->nodes.back(), at).name;
+  const std::string value = printer.value(rms_norm_->nodes.back(), at).name;
   std::string text =
       "  template <int pieces>\n"
       "  KILN_INLINE Bits<16> times(const Bits<16>& rows, const Bits<16> (&norm)[pieces]) {\n"
@@ -46,16 +45,16 @@ std::string NormedRowsText::print_times() const {
                     stored, value);
 }
 
-std::optional<int> NormedRowsText::input() const {
-  if (!normed_ || normed_->columns == kInvalidNode) return std::nullopt;
-  const Node& view = graph_.node(normed_->columns);
+std::optional<int> RmsNormText::input() const {
+  if (!rms_norm_ || rms_norm_->columns == kInvalidNode) return std::nullopt;
+  const Node& view = graph_.node(rms_norm_->columns);
   return std::get<InputAttr>(graph_.node(view.operands[0]).attr).index;
 }
 
-std::string NormedRowsText::pointer() const {
+std::string RmsNormText::pointer() const {
   const auto from = input();
   if (!from) return "nullptr";
-  const auto& view = std::get<ViewAttr>(graph_.node(normed_->columns).attr);
+  const auto& view = std::get<ViewAttr>(graph_.node(rms_norm_->columns).attr);
   return fmt::format("in{} + {}", *from, view.offset.constant());
 }
 

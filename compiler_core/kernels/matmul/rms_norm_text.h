@@ -1,23 +1,23 @@
-// NormedRowsText: how CUDA kernels of few rows (device/matmul_few_rows.cuh) multiply rows that a norm scales
-// (plan/normed_rows.h), as C text. Keeps a reference to the graph, which must outlive it.
+// RmsNormText: how CUDA kernels of few rows (device/matmul_few_rows.cuh) multiply rows that a norm scales
+// (plan/rms_norm.h), as C text. Keeps a reference to the graph, which must outlive it.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "compiler_core/ir/graph.h"
-#include "compiler_core/plan/normed_rows.h"
+#include "compiler_core/plan/rms_norm.h"
 
 namespace kiln {
 
-class NormedRowsText {
+class RmsNormText {
  public:
   // Elements of a chunk of 16 bytes of rows: a vector has as many lanes.
   static constexpr int kLanes = 8;
 
-  // `normed`: of `graph`; nullopt: rows are multiplied as they lie in memory.
-  NormedRowsText(const Graph& graph, const std::optional<NormedRows>& normed)
-      : graph_(graph), normed_(normed) {}
+  // `rms_norm`: of `graph`; nullopt: rows are multiplied as they lie in memory.
+  RmsNormText(const Graph& graph, const std::optional<RmsNorm>& rms_norm)
+      : graph_(graph), rms_norm_(rms_norm) {}
 
   // Members of the type A: norm_pieces, and times() where a norm scales the rows.
   std::string members() const;
@@ -30,10 +30,10 @@ class NormedRowsText {
   std::string print_times() const;
 
   const Graph& graph_;
-  const std::optional<NormedRows>& normed_;
+  const std::optional<RmsNorm>& rms_norm_;
 };
 
 // Pieces of 16 bytes of what 8 columns of such rows are multiplied with.
-int norm_pieces(const Graph& graph, const NormedRows& normed);
+int norm_pieces(const RmsNorm& rms_norm);
 
 }  // namespace kiln
