@@ -11,8 +11,8 @@
 #include "compiler_core/plan/channels_last.h"
 #include "compiler_core/plan/fusion/element_loads.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
-#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/picked_products.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
