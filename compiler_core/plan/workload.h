@@ -49,10 +49,11 @@
 //  Concat, Gather. Each Matmul operand is an Input or a View of an Input (a permutation, a slice, a
 //  batch broadcast: any strides and offset inside the buffer), both of one dtype; or is dequantised
 //  from one of those whose elements have 8 bits (dequantised.h; its zeros and scales are Casts of
-//  Views of leaves). The first one may be rows of bf16 that a norm scales (rms_norm.h), of a Matmul of two
-//  axes; of those the one Reduce is. Exactly one output, of shape T: the Matmul itself, or elementwise nodes of shape T
-//  over the Matmul, Inputs of shape T and Views of leaves (bias, residual). The Matmul is never read
-//  through a View. Batch axes are not merged with m or n.
+//  Views of leaves). A norm may scale the rows of the first operand, of bf16, where the Matmul has two
+//  axes (rms_norm.h): the graph has the Reduce of that norm then, and no other. Exactly one output, of
+//  shape T: the Matmul itself, or elementwise nodes of shape T over the Matmul, Inputs of shape T and
+//  Views of leaves (bias, residual). The Matmul is never read through a View. Batch axes are not merged
+//  with m or n.
 //
 // kScan, kSort, kScatter, kCustom: exactly one such node, whose operands are Inputs, and which is
 //  the one output. The operand of a scan is [outer, size, inner], summed along axis 1; of a sort
@@ -66,11 +67,12 @@
 //  it (channels_last.h), that stands for it, and T is the View's shape.
 //
 // kProducts: two to eight Matmuls [m, k] x [k, n] of one first operand (joined_products.h), each with
-//  a second operand of its own. The first operand may be rows that a norm scales, as of kMatmul. Of the sizes only m may have symbols. Operands are halves, each an Input or a View of
-//  one whose lines are contiguous along k and begin at multiples of 16 bytes; those of the second
-//  operands lie equally far apart. Every output has one product, or every output has two, which no
-//  other output needs. An output is elementwise nodes of its products' shape over them, Inputs of that
-//  shape and Views of leaves. It is of halves, and n is a multiple of 8. No Philox.
+//  a second operand of its own. A norm may scale the rows of the first operand, as of kMatmul. Of the
+//  sizes only m may have symbols. Operands are halves, each an Input or a View of one whose lines are
+//  contiguous along k and begin at multiples of 16 bytes; those of the second operands lie equally far
+//  apart. Every output has one product, or every output has two, which no other output needs. An output
+//  is elementwise nodes of its products' shape over them, Inputs of that shape and Views of leaves. It
+//  is of halves, and n is a multiple of 8. No Philox.
 //
 // kRowUpdate: as kPointwise, and find_row_update() (row_update.h) finds what it writes.
 //

@@ -1,5 +1,5 @@
 // RmsNormText: how CUDA kernels of few rows (device/matmul_few_rows.cuh) multiply rows that a norm scales
-// (plan/rms_norm.h), as C text. Keeps a reference to the graph, which must outlive it.
+// (plan/rms_norm.h), as C text. Keeps references to the graph and the norm, which must outlive it.
 #pragma once
 
 #include <optional>

@@ -17,8 +17,8 @@ struct CrowdTally {
   double longest_s = 0;   // a client waited
   Pool::Builds builds{};  // of this program
   int64_t hedged = 0;     // batches given to a second worker, because the first straggled
-  int64_t confirmed =
-      0;  // builds by which another worker confirmed a winner, as it does one in a hundred
+  // Builds by which another worker confirmed a winner, as it does one in a hundred.
+  int64_t confirmed = 0;
 };
 // `number`: of small_program.h, which nobody has asked for.
 CrowdTally ask_at_once(Pool& pool, int clients, int number);
