@@ -27,7 +27,7 @@ PartitionRules partition_rules(const Target& target) {
   rules.channels_last = rules.picks_matrices = rules.gradients = has_wgmma;
   if (target.backend == Backend::kCuda) {
     rules.most_joined_rows = has_wgmma ? PartitionRules::kAnyRows : kFewJoinedRows;
-    rules.computes_keys = true;
+    rules.computes_keys = rules.norms_in_products = true;
     rules.one_pass = has_wgmma ? OnePass::kOneRowInClusters : OnePass::kOneRow;
   }
   return rules;

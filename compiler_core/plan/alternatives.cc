@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler_core/passes/rewrite.h"
 #include "compiler_core/plan/attention/attention.h"
 #include "compiler_core/plan/fusion/narrow_products.h"
-#include "compiler_core/plan/rms_norm.h"
 #include "compiler_core/plan/sizes.h"
 
 namespace kiln {
@@ -52,13 +50,6 @@ bool has_narrow_products(const Graph& graph) {
       graph.nodes(), [&](const Node& node) { return narrow_product(graph, node).has_value(); });
 }
 
-bool has_rms_norms_of_products(const Graph& graph) {
-  const auto users = users_of(graph);
-  for (NodeId id = 0; id < graph.size(); ++id)
-    if (find_rms_norm_of_product(graph, users, id)) return true;
-  return false;
-}
-
 std::vector<Digest> digests(const Plan& plan) {
   std::vector<Digest> all;
   for (const Workload& workload : plan.kernels) all.push_back(workload.digest);
@@ -76,8 +67,6 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
   const bool timed = chosen_by == ChosenBy::kTimes, narrow = has_narrow_products(parts.graph);
   const bool attention = timed && has_unclear_attention(parts);
   const bool shared = timed && stores_large_shared_value(parts);
-  const bool norms = timed && by_default.most_joined_rows > 0 && !by_default.norms_in_products &&
-                     has_rms_norms_of_products(parts.graph);
   std::vector<PlanAlternative> all;
   TRY(Plan by_rules, plan(std::move(parts)));
   all.push_back({"by rules", by_default, std::move(by_rules)});
@@ -93,14 +82,11 @@ Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
     };
     if (std::none_of(all.begin(), all.end(), same)) all.push_back({name, rules, *std::move(made)});
   };
-  PartitionRules three = by_default, again = by_default, as_stored = by_default,
-                 in_products = by_default;
+  PartitionRules three = by_default, again = by_default, as_stored = by_default;
   three.attention = again.store_shared = as_stored.widen_stored = false;
-  in_products.norms_in_products = true;
   if (attention) add("attention in three kernels", three);
   if (shared) add("shared values computed again", again);
   if (narrow) add("operands of 8 bits", as_stored);
-  if (norms) add("norms in products", in_products);
   return all;
 }
 

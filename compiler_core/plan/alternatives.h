@@ -21,16 +21,14 @@ struct PlanAlternative {
 // differ in how operands of 8 bits are read.
 enum class ChosenBy : uint8_t { kTimes, kEstimates };
 
-// The plan by rules first, then those that differ from it in their kernels; five at most. Where
+// The plan by rules first, then those that differ from it in their kernels; four at most. Where
 // the choice is not clear:
 //  - attention in one kernel, or in three: for few rows of many keys, reading keys and values is
 //    all that counts, and three kernels may share them out over more blocks;
 //  - a cheap value that several kernels need: stored, or computed by each of them, where it is so
 //    large that it goes through memory;
 //  - operands of a product that are dequantised from 8 bits (plan/dequantised.h): stored as they are
-//    multiplied, or read as they are stored, where there are kernels for that;
-//  - norms in front of products of few rows: in a kernel of their own, or in the products', on targets that
-//    have kernels for that.
+//    multiplied, or read as they are stored, where there are kernels for that.
 // `rules`: of the first, which the others share but for what they differ in. Errors as for plan().
 Result<std::vector<PlanAlternative>> plan_alternatives(const Graph& canonical,
                                                        const PartitionRules& rules = {},

@@ -139,6 +139,22 @@ class NormFinder {
   RmsNorm found_;
 };
 
+int64_t bytes_of_columns(const Graph& graph, const RmsNorm& norm) {
+  if (norm.columns == kInvalidNode) return 0;
+  return graph.node(norm.columns).shape[1].constant() * size_of(norm.columns_dtype);
+}
+
+// Whether a second operand [.., k, n] is one of products that scale their rows.
+bool is_short(const Graph& graph, NodeId operand) {
+  const Node& x = graph.node(operand);
+  int64_t bytes = size_of(x.dtype);
+  for (const Dim& size : x.shape) {
+    if (!size.is_constant() || bytes > kMostRmsNormOperand) return false;
+    bytes *= size.constant();
+  }
+  return bytes <= kMostRmsNormOperand;
+}
+
 }  // namespace
 
 std::optional<RmsNorm> find_rms_norm(const Graph& graph, NodeId operand) {
@@ -154,13 +170,14 @@ std::optional<RmsNorm> find_rms_norm_of_product(const Graph& graph,
   const Dim& rows = graph.node(operand).shape[0];
   if (!rows.is_constant() || rows.constant() > kMostRmsNormRows || rows.is(0)) return std::nullopt;
   auto norm = find_rms_norm(graph, operand);
-  if (!norm) return std::nullopt;
+  if (!norm || bytes_of_columns(graph, *norm) > kMostRmsNormWeights) return std::nullopt;
   const auto outputs = graph.outputs();
   const auto is_output = [&](NodeId id) { return std::ranges::find(outputs, id) != outputs.end(); };
   const auto multiplies = [&](NodeId user) {
     const Node& other = graph.node(user);
     return other.op == Op::kMatmul && other.operands[0] == operand &&
            other.operands[1] != operand && other.dtype == DType::kF32 &&
+           is_short(graph, other.operands[1]) &&
            line_pitch(graph, other.operands[1], false).has_value();
   };
   // The norm of the same rows is computed elsewhere too where others read what it is made of.

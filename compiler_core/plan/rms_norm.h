@@ -12,6 +12,11 @@ namespace kiln {
 
 // The most rows for which a product scales its rows itself: every block adds up all their squares.
 inline constexpr int64_t kMostRmsNormRows = 16;
+// The most bytes of second operands: longer products are quicker by kernels that do not scale rows
+// (tests/gpu/LOG.md, "Norms in products of few rows").
+inline constexpr int64_t kMostRmsNormOperand = int64_t{128} << 20;
+// The most bytes of w, which each block keeps.
+inline constexpr int64_t kMostRmsNormWeights = int64_t{32} << 10;
 
 // Nodes of the first operand of a product, [m, k] of bf16. There is none of f16, where x * w may overflow
 // although x * s * w does not.
@@ -32,8 +37,8 @@ struct RmsNorm {
 std::optional<RmsNorm> find_rms_norm(const Graph& graph, NodeId operand);
 
 // The same of the first operand of a Matmul of at most kMostRmsNormRows rows in a graph that is being
-// partitioned, where it is worth leaving to the products: where they alone read it, and kernels are written
-// for them. `users`: of the graph.
+// partitioned, where it is worth leaving to the products: where they alone read it, none is too long, and
+// kernels are written for them. `users`: of the graph.
 std::optional<RmsNorm> find_rms_norm_of_product(const Graph& graph,
                                                 const std::vector<std::vector<NodeId>>& users,
                                                 NodeId matmul);

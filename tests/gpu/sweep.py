@@ -103,8 +103,7 @@ def joined(x, *weights, gated):
 
 
 def normed_rows(x, *weights, norm, gated):
-    """Products of rows that a norm scales: as llama has it, rounded in front of its weights, as gemma, or without weights.
-    For candidates: --alternative "norms in products"."""
+    """Products of rows that a norm scales: as llama has it, rounded in front of its weights, as gemma, or without weights."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     y = x.to(wide)
     y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)

@@ -111,8 +111,8 @@ def print_row(row):
 
 def run_cases(group, options, scratch):
     begun = time.monotonic()
-    cases = [case for case in getattr(tensor_cases, {"fused": "products", "depthwise": "convolutions"}.get(group, group))()
-             if case.group == group and (not options.only or any(name in case.name for name in options.only))]
+    cases = [case for case in tensor_cases.cases_of(group)
+             if not options.only or any(name in case.name for name in options.only)]
     paths = []
     for case in cases:
         inputs = case.make_inputs()  # for their shapes

@@ -24,8 +24,7 @@ MOST_SECONDS = 5.0  # that a launch may take
 
 def cases_of(groups):
     """{name of its archive: case}"""
-    return {f"{group}{i}": case for group in groups for i, case in enumerate(getattr(tensor_cases, group)())
-            if case.group == group}
+    return {f"{group}{i}": case for group in groups for i, case in enumerate(tensor_cases.cases_of(group))}
 
 
 class Plain(torch.nn.Module):

@@ -24,6 +24,11 @@ class Case:
     exported: typing.Callable | None = None  # what Kiln is given instead of `function`: the same in other ops
 
 
+def cases_of(group):
+    function = {"fused": products, "depthwise": convolutions}.get(group) or globals()[group]
+    return [case for case in function() if case.group == group]
+
+
 def randn(*sizes, dtype=BF16, scale=1.0):
     return (torch.randn(sizes, device=DEVICE) * scale).to(dtype)
 

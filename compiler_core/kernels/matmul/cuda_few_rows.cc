@@ -63,9 +63,11 @@ double estimate(const CudaFewRowsSchedule& schedule, const MatmulProblem& proble
   const auto under_way = static_cast<double>(together * lines * 2) * schedule.bn;
   const double rate = std::min(kMemory, under_way / kLatency);
   const auto steps = static_cast<double>(ceil_div(depth, schedule.warps * schedule.bk));
-  // Clusters that share an SM meet one after the other.
-  return std::max(bytes * schedule.bn / rate, bytes * (schedule.bn + schedule.bm) / kL2) + kBlock +
-         kStep * steps + (schedule.splits > 1 ? kMeeting * static_cast<double>(most) : 0);
+  // Blocks that share an SM begin and end side by side; clusters that do meet one after the other.
+  const auto rounds = static_cast<double>(ceil_div(most, together));
+  return std::max(bytes * schedule.bn / rate, bytes * (schedule.bn + schedule.bm) / kL2) +
+         kBlock * rounds + kStep * steps +
+         (schedule.splits > 1 ? kMeeting * static_cast<double>(most) : 0);
 }
 
 std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target& target) {
@@ -108,13 +110,14 @@ int CudaFewRowsSchedule::shared_bytes(const MatmulProblem& problem) const {
   const int staged = warps * bm * (bn + 8) * 4;      // matmul.cuh: Staging
   const int brought = splits > 1 ? bm * bn * 4 : 0;  // tile_sums.cuh
   const int squares = problem.rms_norm ? warps * bm * 4 : 0;
-  return staged + brought + squares;
+  const int norm =  // halves of each column, or f32
+      problem.rms_norm ? static_cast<int>(problem.k) * 2 * norm_pieces(*problem.rms_norm) : 0;
+  return staged + brought + squares + norm;
 }
 
 int CudaFewRowsSchedule::registers(const MatmulProblem& problem) const {
   const int sixteens = bn / 16, eights = bm / 8, turns = bk / 32;
-  const int norms =
-      problem.rms_norm ? 2 * turns * norm_pieces(*problem.rms_norm) * 4 + eights * 4 + 12 : 0;
+  const int norms = problem.rms_norm ? norm_pieces(*problem.rms_norm) * 4 + eights * 4 + 8 : 0;
   return 2 * turns * (sixteens * 2 + eights) * 4 + sixteens * eights * 4 + 40 + norms;
 }
 
@@ -132,18 +135,20 @@ CudaMatmulSchedule CudaFewRowsSchedule::tiles() const {
 
 bool fits(const CudaFewRowsSchedule& schedule, const MatmulProblem& problem) {
   constexpr int kMostRegisters = 255, kMostSmRegisters = 65536;
+  constexpr int kMostSharedBytes = 99 << 10;  // of a block on every GPU since 8.0
   const int64_t steps = ceil_div(problem.k, schedule.bk);
   const int registers = schedule.registers(problem);
   // Squares are added up by one block.
   const bool divides = schedule.splits == 1 ||
                        (!problem.rms_norm && steps >= int64_t{schedule.splits} * schedule.warps);
   return schedule.bm >= problem.m && registers <= kMostRegisters &&
-         schedule.threads() * round_up(registers, 8) <= kMostSmRegisters && divides;
+         schedule.threads() * round_up(registers, 8) <= kMostSmRegisters &&
+         schedule.shared_bytes(problem) <= kMostSharedBytes && divides;
 }
 
 const KernelTemplate& cuda_few_rows() {
   static const PrintedTemplate<CudaFewRowsSchedule> made({
-      .version = 7,
+      .version = 8,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .check = check_few_rows,

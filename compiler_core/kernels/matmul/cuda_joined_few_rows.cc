@@ -167,7 +167,7 @@ Result<Source> print_joined_few_rows(const Graph& graph, const CudaJoinedFewRows
 
 const KernelTemplate& cuda_joined_few_rows() {
   static const PrintedTemplate<CudaJoinedFewRowsSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .check = check_joined_few_rows,

@@ -17,8 +17,38 @@ std::string RmsNormText::members() const {
          print_times();
 }
 
+// Whether the operand is nothing but x * s, or x * s * w of bf16: with a scale of 1 it is a product of two
+// halves, rounded once.
+bool RmsNormText::multiplies_halves() const {
+  if (rms_norm_->columns != kInvalidNode && rms_norm_->columns_dtype != DType::kBF16) return false;
+  int columns = 0;
+  std::vector<NodeId> stack = {rms_norm_->nodes.back()};
+  while (!stack.empty()) {
+    const NodeId id = stack.back();
+    stack.pop_back();
+    if (id == rms_norm_->rows || id == rms_norm_->scale) continue;
+    const Node& node = graph_.node(id);
+    if (id == rms_norm_->columns)
+      ++columns;
+    else if (node.op == Op::kMul ||
+             (node.op == Op::kCast && (node.dtype == DType::kBF16 || node.dtype == DType::kF32)))
+      stack.insert(stack.end(), node.operands.begin(), node.operands.end());
+    else
+      return false;
+  }
+  return columns == (rms_norm_->columns != kInvalidNode ? 1 : 0);
+}
+
 // x * w of a chunk: the operand with a scale of 1, rounded as it is in the end.
 std::string RmsNormText::print_times() const {
+  if (multiplies_halves()) {
+    const bool has_columns = rms_norm_->columns != kInvalidNode;
+    return fmt::format(
+        "  template <int pieces>\n"
+        "  KILN_INLINE Bits<16> times(const Bits<16>& rows, const Bits<16> (&{})[pieces]) {{\n"
+        "    return {};\n  }}\n",
+        has_columns ? "norm" : "", has_columns ? "times_bf16(rows, norm[0])" : "rows");
+  }
   const Node& operand = graph_.node(rms_norm_->nodes.back());
   ExpressionPrinter printer(graph_, Dialect::kCuda);
   printer.whole_vectors(kLanes);

@@ -66,8 +66,8 @@ struct PartitionRules {
   // the target as well. 0: none are. Of kAnyRows they are whatever their number is, also where calls choose it.
   static constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
   int64_t most_joined_rows = 0;
-  // Products of few rows scale them as a norm does (rms_norm.h); else a kernel of its own stores what they
-  // multiply.
+  // Products of few rows scale them as a norm does (rms_norm.h): a matter of the target as well. Else a
+  // kernel of its own stores what they multiply.
   bool norms_in_products = false;
   bool operator==(const PartitionRules&) const = default;
 };

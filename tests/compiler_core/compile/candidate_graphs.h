@@ -436,7 +436,7 @@ inline std::vector<Graph> products_behind_norms() {
   };
   add(NormWeights::kHalves, 2048, {2048, 512, 512}, false);
   add(NormWeights::kOneMore, 2304, {9216, 9216}, true);
-  add(NormWeights::kF32, 4096, {32000}, false);
+  add(NormWeights::kF32, 4096, {12800}, false);
   add(NormWeights::kNone, 1024, {3072}, false);
   return graphs;
 }

@@ -10,6 +10,7 @@
 #include "compiler_core/ir/builder.h"
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/registry.h"
+#include "compiler_core/plan/rms_norm.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
 #include "tests/compiler_core/plan/rms_norm_graphs.h"
 
@@ -150,8 +151,9 @@ TEST(CudaRmsNorms, ProductsOfThemAgree) {
 
 TEST(CudaRmsNorms, EveryCandidateAgrees) {
   for (const Target& target : {kHopper, kAmpere})
-    for (const NormedCase& of : {one_product(16, 80, 2048), one_product(3, 8, 8, NormWeights::kF32),
-                                 one_gate(16, 96, 1024)}) {
+    for (const NormedCase& of :
+         {one_product(16, 80, 2048), one_product(3, 8, 8, NormWeights::kF32),
+          one_product(9, 16, kMostRmsNormWeights / 4, NormWeights::kF32), one_gate(16, 96, 1024)}) {
       const auto space = ranked_space(of.workload, target);
       ASSERT_TRUE(space) << space.error().message;
       EXPECT_FALSE(space->schedules.empty());
@@ -167,6 +169,15 @@ TEST(CudaRmsNorms, NoClusterDividesTheirDepth) {
   const MatmulProblem problem = MatmulProblem::of(one_product(8, 64, 4096).workload.graph);
   EXPECT_FALSE(fits(CudaFewRowsSchedule{8, 16, 32, 4, 2}, problem));
   EXPECT_TRUE(fits(CudaFewRowsSchedule{8, 16, 32, 4, 1}, problem));
+}
+
+// A block of 16 warps stages 73 KB of sums, and the norm's weights are 32 KB.
+TEST(CudaRmsNorms, SharedMemoryLimitsTheTile) {
+  const MatmulProblem problem =
+      MatmulProblem::of(one_product(16, 64, kMostRmsNormWeights / 2).workload.graph);
+  EXPECT_FALSE(fits(CudaFewRowsSchedule{16, 64, 32, 16, 1}, problem));
+  EXPECT_TRUE(fits(CudaFewRowsSchedule{16, 64, 32, 8, 1}, problem));
+  EXPECT_TRUE(fits(CudaFewRowsSchedule{16, 32, 32, 16, 1}, problem));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <functional>
 
 #include "compiler_core/passes/normalise.h"
-#include "compiler_core/plan/alternatives.h"
 #include "compiler_core/plan/workload.h"
 #include "tests/compiler_core/plan/rms_norm_graphs.h"
 #include "tests/compiler_core/plan/run_plan.h"
@@ -118,6 +117,24 @@ TEST(RmsNorms, StayApartWhereThatIsNotWorthIt) {
       << "something is added behind the scale";
 }
 
+// Of what products read. Plans alone: nothing of these sizes is computed.
+TEST(RmsNorms, StayApartFromLongProducts) {
+  const auto families_of = [](int64_t depth, int64_t columns, NormWeights weights) {
+    GraphBuilder b;
+    const NodeId x = normed(b, b.input(DType::kBF16, {5, depth}), weights);
+    const Graph graph = *b.finish({in_halves(b, linear_of(b, x, columns))});
+    const auto made = plan(normalise(graph)->graph, in_products());
+    return made ? families(*made) : made.error().message;
+  };
+  const int64_t most = kMostRmsNormOperand / 2 / 4096;
+  EXPECT_EQ(families_of(4096, most, NormWeights::kHalves), "matmul");
+  EXPECT_EQ(families_of(4096, most + 8, NormWeights::kHalves), "row_reduction matmul");
+  const int64_t widest = kMostRmsNormWeights / 4;
+  EXPECT_EQ(families_of(widest, 64, NormWeights::kF32), "matmul");
+  EXPECT_EQ(families_of(widest + 8, 64, NormWeights::kF32), "row_reduction matmul");
+  EXPECT_EQ(families_of(widest + 8, 64, NormWeights::kNone), "matmul");
+}
+
 // Of f16, x * w may be more than there is where x * s * w is not.
 TEST(RmsNorms, StayApartInF16) {
   GraphBuilder b;
@@ -126,21 +143,6 @@ TEST(RmsNorms, StayApartInF16) {
   const auto made = plan(normalise(*b.finish({b.cast(y, DType::kF16)}))->graph, in_products());
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(families(*made), "row_reduction matmul");
-}
-
-// Times decide, where a target has kernels of few rows.
-TEST(RmsNorms, AreAnAlternative) {
-  const auto three = [](GraphBuilder& b, NodeId x) { return two_of(b, normed(b, x)); };
-  const Graph graph = normalise(program(5, three))->graph;
-  PartitionRules rules;
-  const auto count = [&] { return plan_alternatives(graph, rules)->size(); };
-  EXPECT_EQ(count(), 1u);
-  rules.most_joined_rows = 32;
-  const auto all = plan_alternatives(graph, rules);
-  ASSERT_EQ(all->size(), 2u);
-  EXPECT_EQ((*all)[1].name, "norms in products");
-  EXPECT_EQ(families((*all)[1].plan), "products");
-  EXPECT_EQ(plan_alternatives(graph, rules, ChosenBy::kEstimates)->size(), 1u);
 }
 
 }  // namespace

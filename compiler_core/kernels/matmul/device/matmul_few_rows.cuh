@@ -7,8 +7,8 @@
 // another order than it has, the same for both operands.
 //
 // Rows that a norm scales (plan/rms_norm.h) are multiplied without their scale, which is applied to
-// the sums: a chunk of them is what A::times() makes of it and of the numbers of its columns. The
-// tensor cores add up the squares: a row times itself.
+// the sums: a chunk of them is what A::times() makes of it and of the numbers of its columns, which
+// the block has in shared memory. The tensor cores add up the squares: a row times itself.
 //
 // In front of it stand matmul.cuh and what that needs, A, B and Tiling, and tile_sums.cuh.
 namespace {
@@ -20,6 +20,41 @@ KILN_INLINE Packed<T> as_vector(const Bits<16> (&from)[pieces]) {
   Packed<T> x;
   _Pragma("unroll") for (int i = 0; i < pieces * 4; ++i) x.word[i] = from[i / 4].word[i % 4];
   return x;
+}
+
+// Eight products of bf16, each rounded once.
+KILN_INLINE Bits<16> times_bf16(const Bits<16>& x, const Bits<16>& y) {
+  Bits<16> z;
+  _Pragma("unroll") for (int i = 0; i < 4; ++i) {
+#ifndef KILN_ON_HOST
+    // Less zero, which changes no product: 8.0 has no instruction that multiplies pairs and adds nothing.
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(z.word[i]) : "r"(x.word[i]), "r"(y.word[i]), "r"(0x80008000u));
+#else
+    z.word[i] = pack_bf16(as_float(x.word[i] << 16) * as_float(y.word[i] << 16),
+                          as_float(x.word[i] & 0xffff0000u) * as_float(y.word[i] & 0xffff0000u));
+#endif
+  }
+  return z;
+}
+
+// Where each warp's sums of squares lie in `shared`, behind all sums of products.
+template <class Tiling>
+KILN_INLINE float* squares_of_warp(char* shared, int warp) {
+  constexpr int of_all = Tiling::warp_columns * Tiling::rows * Staging<Tiling>::pitch;
+  return reinterpret_cast<float*>(shared) + of_all + warp * Tiling::rows;
+}
+// The sum of the squares of a row of the tile, when multiply_few_rows() has ended.
+template <class Tiling>
+KILN_INLINE float squares_of_row(char* shared, int row) {
+  float sum = squares_of_warp<Tiling>(shared, 0)[row];
+  _Pragma("unroll") for (int warp = 1; warp < Tiling::warp_columns; ++warp)
+    sum += squares_of_warp<Tiling>(shared, warp)[row];
+  return sum;
+}
+// What columns of a are multiplied with, behind those.
+template <class Tiling>
+KILN_INLINE char* staged_norm(char* shared) {
+  return reinterpret_cast<char*>(squares_of_warp<Tiling>(shared, Tiling::warp_columns));
 }
 
 // A tile has equally many columns of each of `parts` second operands, side by side.
@@ -37,7 +72,7 @@ struct FewRows {
 
   // A lane's part of a step.
   struct Step {
-    Bits<16> of_a[turns][eights], of_b[turns][sixteens][2], of_norm[turns][norm_pieces];
+    Bits<16> of_a[turns][eights], of_b[turns][sixteens][2];
   };
 
   float sum[sixteens][eights][4];
@@ -47,12 +82,12 @@ struct FewRows {
   const char* norm;
   int row, column, columns;
 
-  // The tile begins at (row, column) of matrices of so many columns.
-  KILN_MEMBER FewRows(const Stored* a, const Stored* const (&b)[parts], const void* norm, int row, int column,
+  // The tile begins at (row, column) of matrices of so many columns. `norm`: in shared memory.
+  KILN_MEMBER FewRows(const Stored* a, const Stored* const (&b)[parts], const char* norm, int row, int column,
                       int columns)
       : a(a),
         b(b),
-        norm(static_cast<const char*>(norm)),
+        norm(norm),
         row(row + lane() / 4),
         column(column + lane() / 4),
         columns(columns) {
@@ -68,20 +103,17 @@ struct FewRows {
   template <class Operand, int lines>
   KILN_INLINE void load(const Stored* from, int line, int all, int depth, Bits<16>& x) {
     if constexpr (Operand::lines % lines != 0) line = smaller(line, all - 1);
-    load_within(from + static_cast<index_t>(line) * Operand::line_stride + depth, depth, x);
-  }
-  // Zeros behind the last of the depth.
-  KILN_INLINE void load_within(const void* from, int depth, Bits<16>& x) {
-    if (whole_depth || depth < B::depth) {
-      load_input(from, x);
+    if (is_within(depth)) {
+      load_input(from + static_cast<index_t>(line) * Operand::line_stride + depth, x);
     } else {
       _Pragma("unroll") for (unsigned& word : x.word) word = 0;
     }
   }
+  // Behind the last of the depth there are zeros.
+  KILN_INLINE bool is_within(int depth) { return whole_depth || depth < B::depth; }
   KILN_INLINE int depth_of(int number, int turn) {
     return number * Tiling::depth + turn * 32 + lane() % 4 * 8;
   }
-  // And what columns of a are multiplied with.
   KILN_MEMBER void load_b(int number, Step& step) const {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
       const int depth = depth_of(number, turn);
@@ -89,9 +121,6 @@ struct FewRows {
         _Pragma("unroll") for (int half = 0; half < 2; ++half)
             load<B, width>(b[j * 16 / width], column + j * 16 % width + half * 8, columns, depth,
                            step.of_b[turn][j][half]);
-      if constexpr (has_norms_columns)
-        _Pragma("unroll") for (int i = 0; i < norm_pieces; ++i)
-          load_within(norm + (depth / 8 * norm_pieces + i) * 16, depth, step.of_norm[turn][i]);
     }
   }
   KILN_MEMBER void load_a(int number, Step& step) const {
@@ -103,23 +132,29 @@ struct FewRows {
     load_b(number, step);
     load_a(number, step);
   }
-  // A chunk of rows as it is multiplied. Adds its squares.
-  KILN_MEMBER Bits<16> multiplied(const Bits<16>& rows, const Bits<16> (&of_norm)[norm_pieces],
-                                  float (&of_squares)[4]) const {
+  // Chunks of rows at this depth as they are multiplied. Adds their squares.
+  KILN_MEMBER void scale_columns(const Bits<16> (&rows)[eights], [[maybe_unused]] int depth,
+                                 Bits<16> (&of_a)[eights]) {
     if constexpr (is_normed) {
-      _Pragma("unroll") for (int word = 0; word < 4; word += 2)
-        Core::multiply(of_squares, {{rows.word[word], 0, rows.word[word + 1], 0}},
-                       {{rows.word[word], rows.word[word + 1]}});
-      return A::times(rows, of_norm);
+      Bits<16> of_norm[norm_pieces] = {};
+      if constexpr (has_norms_columns)
+        if (is_within(depth))
+          _Pragma("unroll") for (int i = 0; i < norm_pieces; ++i)
+            of_norm[i] = *reinterpret_cast<const Bits<16>*>(norm + (depth / 8 * norm_pieces + i) * 16);
+      _Pragma("unroll") for (int i = 0; i < eights; ++i) {
+        const Bits<16>& x = rows[i];
+        _Pragma("unroll") for (int word = 0; word < 4; word += 2)
+          Core::multiply(squares[i], {{x.word[word], 0, x.word[word + 1], 0}}, {{x.word[word], x.word[word + 1]}});
+        of_a[i] = A::times(x, of_norm);
+      }
     } else {
-      return rows;
+      _Pragma("unroll") for (int i = 0; i < eights; ++i) of_a[i] = rows[i];
     }
   }
-  KILN_MEMBER void multiply(const Step& step) {
+  KILN_MEMBER void multiply(int number, const Step& step) {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
       Bits<16> of_a[eights];
-      _Pragma("unroll") for (int i = 0; i < eights; ++i)
-        of_a[i] = multiplied(step.of_a[turn][i], step.of_norm[turn], squares[is_normed ? i : 0]);
+      scale_columns(step.of_a[turn], depth_of(number, turn), of_a);
       _Pragma("unroll") for (int word = 0; word < 4; word += 2)
         _Pragma("unroll") for (int j = 0; j < sixteens; ++j) {
           const auto& [lower, upper] = step.of_b[turn][j];
@@ -147,25 +182,10 @@ struct FewRows {
   }
 };
 
-// Where each warp's sums of squares lie in `shared`, behind all sums of products.
-template <class Tiling>
-KILN_INLINE float* squares_of_warp(char* shared, int warp) {
-  constexpr int of_all = Tiling::warp_columns * Tiling::rows * Staging<Tiling>::pitch;
-  return reinterpret_cast<float*>(shared) + of_all + warp * Tiling::rows;
-}
-// The sum of the squares of a row of the tile, when multiply_few_rows() has ended.
-template <class Tiling>
-KILN_INLINE float squares_of_row(char* shared, int row) {
-  float sum = squares_of_warp<Tiling>(shared, 0)[row];
-  _Pragma("unroll") for (int warp = 1; warp < Tiling::warp_columns; ++warp)
-    sum += squares_of_warp<Tiling>(shared, warp)[row];
-  return sum;
-}
-
 // The sums of this block's vectors of the tile at (row, column), of second operands of so many
 // columns each, whose depth `blocks` blocks divide. `norm`: what columns of a are multiplied with, if
-// anything. `shared` has room for the staged sums of every warp and, behind them, for those that a
-// cluster brings, or for sums of squares. Waits for the kernel in front of this one, before
+// anything, ready when b is. `shared` has room for the staged sums of every warp and, behind them, for those
+// that a cluster brings, or for sums of squares and what `norm` has. Waits for the kernel in front of this one, before
 // which it reads of b what it needs first if that is ready, and lets the next one begin. What the epilogue
 // reads is on its way during the product: read_early() begins to read it.
 template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
@@ -180,13 +200,17 @@ KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
   const TileSums<Tiling, parts, blocks> sums{staged + (blocks > 1 ? warps * of_warp : 0)};
   sums.begin();
   const int warp = thread_index() / 32;
-  Rows rows(a, b, norm, row, column, columns);
+  char* const own_norm = staged_norm<Tiling>(shared);
+  Rows rows(a, b, own_norm, row, column, columns);
   // Two steps in registers, each of which is asked for anew when it has been multiplied.
   typename Rows::Step even, odd;
   int step = begin + warp;
   const auto begin_b = [&] {
     if (step < end) rows.load_b(step, even);
     if (step + warps < end) rows.load_b(step + warps, odd);
+    if constexpr (Rows::has_norms_columns)
+      for (int i = thread_index(); i < B::depth / 8 * Rows::norm_pieces; i += warps * 32)
+        copy_input<16>(static_cast<const char*>(norm) + i * 16, own_norm + i * 16);
   };
   if (b_is_ready) begin_b();
   let_next_kernel_begin();
@@ -195,11 +219,15 @@ KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
   if (step < end) rows.load_a(step, even);
   if (step + warps < end) rows.load_a(step + warps, odd);
   read_early();
+  if constexpr (Rows::has_norms_columns) {
+    copies_arrived();
+    block_barrier();
+  }
   _Pragma("unroll 1") for (; step < end; step += 2 * warps) {
-    rows.multiply(even);
+    rows.multiply(step, even);
     if (step + 2 * warps < end) rows.load(step + 2 * warps, even);
     if (step + warps >= end) break;
-    rows.multiply(odd);
+    rows.multiply(step + warps, odd);
     if (step + 3 * warps < end) rows.load(step + 3 * warps, odd);
   }
   rows.stage(staged + warp * of_warp);
