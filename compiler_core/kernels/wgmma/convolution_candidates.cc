@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kMostIm2col = 3;
 // A tile of few results a position: a step brings less of the images again.
 constexpr WgmmaTile kTallTile{256, 64, 2};
+// Of warpgroups that take them by turns.
+constexpr WgmmaTile kPingPongTiles[] = {{128, 128, 2}, {128, 96, 2}, {128, 64, 2}, {64, 128, 2}};
 
 // Windows overlap: memory has less of the images than the product says.
 double bytes_of(const ConvolutionProblem& problem, const MatmulProblem& product) {
@@ -41,7 +43,7 @@ class Im2colRanking {
     const int64_t tiles = ceil_div(product_.m, schedule.bm) * ceil_div(product_.n, schedule.bn);
     const double step = step_cycles(schedule, product_), around = tile_cycles(schedule, steps_);
     if (schedule.shared == 0)
-      return std::max(static_cast<double>(ceil_div(tiles, sms_)) * (steps_ * step + around),
+      return std::max(sm_cycles(schedule, product_, steps_, ceil_div(tiles, sms_)),
                       memory_cycles(bytes_, std::min(sms_, tiles)));
     // A block ends as many tiles as it begins, and leaves one to another block; sums are written
     // once and read by one of those that share them.
@@ -68,19 +70,23 @@ std::vector<Schedule> im2col_candidates(const Graph& graph, const ConvolutionPro
       4 * static_cast<double>(ceil_div(product.k, int64_t{WgmmaMatmulSchedule::kDepth})))
     return {};
   std::vector<std::pair<double, WgmmaConvolutionSchedule>> ranked;
-  const auto try_tile = [&](const WgmmaTile& tile, int shared) {
+  const auto try_tile = [&](const WgmmaTile& tile, int shared, int ping_pong = 0) {
     // A tile of which at most half is used has a smaller sister.
     if ((tile.bm > 64 && tile.bm >= 2 * product.m) || (tile.bn > 32 && tile.bn >= 2 * product.n))
       return;
+    const int64_t tiles = ceil_div(product.m, tile.bm) * ceil_div(product.n, tile.bn);
+    if (ping_pong == 1 && !take_turns(tiles, cuda_limits(target).sms)) return;
     // Weights are small: neighbouring blocks share pixels, which they bring once.
     constexpr int kStages = 8, kRaster = 1;
     WgmmaConvolutionSchedule schedule{{tile.bm, tile.bn, tile.groups, kStages, kRaster}, 1, shared};
+    schedule.ping_pong = ping_pong;
     while (schedule.stages > 3 && !fits_convolution(schedule, graph)) --schedule.stages;
     if (fits_convolution(schedule, graph)) ranked.emplace_back(ranking.cycles(schedule), schedule);
   };
   for (const WgmmaTile& tile : wgmma_tiles())
     for (const int shared : {0, 1}) try_tile(tile, shared);
   try_tile(kTallTile, 0);
+  for (const WgmmaTile& tile : kPingPongTiles) try_tile(tile, 0, 1);
   std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
   std::vector<Schedule> best;
   for (const auto& [cycles, schedule] : ranked)

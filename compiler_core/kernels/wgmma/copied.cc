@@ -163,7 +163,7 @@ std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Ta
 
 const KernelTemplate& wgmma_copied() {
   static const PrintedTemplate<WgmmaCopiedSchedule> made({
-      .version = 15,
+      .version = 16,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

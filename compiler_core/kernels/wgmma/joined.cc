@@ -32,7 +32,7 @@ struct JoinedBoxes {
     constexpr int kAlignment = 1024, kBarrier = 8;
     const int width = schedule.bn / products;
     columns = width % 64 == 0 ? 64 : 32;
-    const int of_warp = schedule.bm / schedule.groups / 64 * (width / columns);
+    const int of_warp = schedule.rows() / 64 * (width / columns);
     const int ring = schedule.ring_bytes();
     const int box = 16 * columns * 2, warps = schedule.groups * 4;
     const int left = most_shared_bytes(schedule.blocks) - 2 * kAlignment - ring;
@@ -134,14 +134,15 @@ class WgmmaJoinedKernel {
         "  static constexpr int staged_bytes = {}, all_rows = {};\n"
         "  static constexpr int row_tiles = {}, column_tiles = {}, batches = 1, steps = {};\n"
         "  static constexpr int depth = {}, kept = 0;\n"
-        "  static constexpr bool promotes = false;\n"
+        "  static constexpr bool promotes = false, ping_pong = {};\n"
         "  static constexpr int blocks = {}, raster = {};\n"
         "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
         "using Accumulator = float;\n",
         schedule_.bm, schedule_.bn, schedule_.groups, schedule_.stages, boxes_.staged_bytes,
         is_open() ? 0 : problem_.all.m, is_open() ? 0 : row_tiles_, column_tiles_,
-        ceil_div(problem_.all.k, WgmmaMatmulSchedule::kDepth), WgmmaMatmulSchedule::kDepth, blocks_,
-        schedule_.raster, schedule_.copying_registers(kCopyingRegisters),
+        ceil_div(problem_.all.k, WgmmaMatmulSchedule::kDepth), WgmmaMatmulSchedule::kDepth,
+        schedule_.ping_pong == 1, blocks_, schedule_.raster,
+        schedule_.copying_registers(kCopyingRegisters),
         schedule_.multiplying_registers(kCopyingRegisters));
   }
 
@@ -274,7 +275,7 @@ Result<Source> print_wgmma_joined(const Graph& graph, const WgmmaJoinedSchedule&
 
 const KernelTemplate& wgmma_joined() {
   static const PrintedTemplate<WgmmaJoinedSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",

@@ -29,7 +29,8 @@ bool fits_picked(const WgmmaMatmulSchedule& schedule, const Graph& graph,
                  const MatmulProblem& problem) {
   const bool in_atoms = problem.b.row_stride == 1 || schedule.bn % 64 == 0;
   const int64_t tiles = most_row_tiles(problem, schedule) * ceil_div(problem.n, schedule.bn);
-  return in_atoms && fits_blocks(schedule, problem, ends_in_boxes(graph, problem.n)) &&
+  return in_atoms && schedule.ping_pong == 0 &&
+         fits_blocks(schedule, problem, ends_in_boxes(graph, problem.n)) &&
          tiles < int64_t{1} << 31;
 }
 
@@ -145,7 +146,7 @@ double wgmma_picked_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_picked() {
   static const PrintedTemplate<WgmmaPickedSchedule> made({
-      .version = 11,
+      .version = 12,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

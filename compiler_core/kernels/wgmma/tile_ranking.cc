@@ -14,6 +14,11 @@ namespace {
 constexpr size_t kMostCandidates = 4;
 // The same where the second operand is kept in some and comes again in others.
 constexpr size_t kMostOfBothForms = 5;
+// Candidates whose warpgroups take tiles by turns (ping-pong), of the tiles that won anywhere.
+constexpr size_t kMostPingPong = 2;
+constexpr WgmmaTile kPingPongTiles[] = {{128, 128, 2}, {64, 224, 2}, {64, 256, 2}, {128, 96, 2}};
+// Each step takes longer than the model says, beside other schedules: both operands come in smaller tiles.
+constexpr double kPingPongStep = 1.04;
 // Candidates with several blocks an SM. Products of at most kFlatSteps steps have them.
 constexpr size_t kMostTogether = 2;
 constexpr int kFlatSteps = 8;
@@ -58,6 +63,22 @@ double tile_cycles(const WgmmaMatmulSchedule& schedule, double steps) {
   return kTileCycles + boxes * schedule.bm * schedule.bn / together;
 }
 
+double sm_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, double steps,
+                 int64_t waves) {
+  const double step = step_cycles(schedule, problem), around = tile_cycles(schedule, steps);
+  const auto tiles = static_cast<double>(waves);
+  if (schedule.ping_pong == 1) {  // what stands around a tile's steps meets the steps of another
+    const double multiplies = kPingPongStep * steps * step;
+    return tiles * std::max(multiplies, (multiplies + around) / 2) + around;
+  }
+  // Blocks of one SM take turns to multiply, and wait side by side.
+  return tiles * (schedule.blocks * steps * step + around);
+}
+
+bool take_turns(int64_t tiles, int64_t sms) {
+  return 2 * tiles >= 3 * sms;
+}
+
 double memory_cycles(double bytes, int64_t blocks) {
   return bytes / (kMemoryBytes * static_cast<double>(blocks));
 }
@@ -69,10 +90,8 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
   const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
   const int64_t tiles =
       problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
-  const auto waves = static_cast<double>(ceil_div(tiles, int64_t{sms} * schedule.blocks));
-  // Blocks of one SM take turns to multiply, and wait side by side.
-  const double multiplies = schedule.blocks * steps * step_cycles(schedule, problem);
-  return std::max(waves * (multiplies + tile_cycles(schedule, steps)),
+  const int64_t waves = ceil_div(tiles, int64_t{sms} * schedule.blocks);
+  return std::max(sm_cycles(schedule, problem, steps, waves),
                   memory_cycles(operands, std::min<int64_t>(sms, tiles)));
 }
 
@@ -124,15 +143,28 @@ class TileRanking {
     }
   }
 
-  // Best first.
+  void add_ping_pong(const WgmmaTile& tile) {
+    const int64_t tiles =
+        problem_.batches * ceil_div(problem_.m, tile.bm) * ceil_div(problem_.n, tile.bn);
+    if (!take_turns(tiles, sms_)) return;
+    WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
+    schedule.ping_pong = 1;
+    add_with_stages(schedule);
+  }
+
+  // Best first, those of several blocks an SM behind the others.
   std::vector<WgmmaMatmulSchedule> best() {
-    std::vector<WgmmaMatmulSchedule> best;
+    Ranked best;
     take(alone_, has_both_forms_ ? kMostOfBothForms : kMostCandidates, best);
+    take(ping_pong_, kMostPingPong, best);
+    sort(best);
     take(together_, kMostTogether, best);
-    std::vector<WgmmaMatmulSchedule> useful;
-    for (const WgmmaMatmulSchedule& schedule : best)
+    std::vector<WgmmaMatmulSchedule> all, useful;
+    for (const auto& [cycles, schedule] : best) {
+      all.push_back(schedule);
       if (!wastes_columns(schedule, problem_.n)) useful.push_back(schedule);
-    return useful.empty() ? best : useful;
+    }
+    return useful.empty() ? all : useful;
   }
 
  private:
@@ -154,21 +186,26 @@ class TileRanking {
     while (schedule.stages > (alone ? 3 : 2) && !fits_(schedule)) --schedule.stages;
     if (!fits_(schedule)) return false;
     if (!alone && !has_registers_together(schedule, is_f8(problem_.a.dtype))) return false;
-    (alone ? alone_ : together_)
+    (schedule.ping_pong == 1 ? ping_pong_
+     : alone                 ? alone_
+                             : together_)
         .emplace_back(estimate(schedule, problem_, sms_, operands_), schedule);
     return true;
   }
 
-  static void take(Ranked& from, size_t most, std::vector<WgmmaMatmulSchedule>& best) {
-    std::ranges::stable_sort(from, {}, [](const auto& entry) { return entry.first; });
-    for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i].second);
+  static void sort(Ranked& schedules) {
+    std::ranges::stable_sort(schedules, {}, [](const auto& entry) { return entry.first; });
+  }
+  static void take(Ranked& from, size_t most, Ranked& best) {
+    sort(from);
+    for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i]);
   }
 
   const MatmulProblem& problem_;
   const Fits& fits_;
   const int sms_;
   const double operands_;
-  Ranked alone_, together_;  // of one block an SM, and of several
+  Ranked alone_, ping_pong_, together_;  // of one block an SM, and of several
   bool has_both_forms_ = false;
 };
 
@@ -179,6 +216,7 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
     const std::function<bool(const WgmmaMatmulSchedule&)>& fits, std::optional<double> bytes) {
   TileRanking ranking(problem, target, fits, bytes.value_or(operand_bytes(problem)));
   for (const WgmmaTile& tile : kTiles) ranking.add(tile);
+  for (const WgmmaTile& tile : kPingPongTiles) ranking.add_ping_pong(tile);
   return ranking.best();
 }
 

@@ -27,7 +27,7 @@ struct WgmmaConvolutionSchedule : WgmmaMatmulSchedule {
   // More than 96 sums a thread and what it adds to them do not fit its registers.
   bool go_together() const {
     return WgmmaMatmulSchedule::go_together() && shared <= im2col &&
-           (shared == 0 || registers(false) <= 96);
+           (shared == 0 || (ping_pong == 0 && registers(false) <= 96));
   }
 };
 

@@ -88,7 +88,7 @@ int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
 }
 
 int WgmmaMatmulSchedule::boxes() const {
-  const int columns = staged_columns(true), all = bm / groups / 64 * (bn / columns);
+  const int columns = staged_columns(true), all = rows() / 64 * (bn / columns);
   const int left = most_shared_bytes(blocks) - 2048 - ring_bytes();
   return std::clamp(left / (groups * 4 * 16 * columns * 2), std::min(all, 2), std::min(all, 4));
 }
@@ -152,9 +152,11 @@ int64_t step_depth(const MatmulProblem& problem) {
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   constexpr int kMostRegisters = 192;  // of 240, or of 160 where three warpgroups multiply
   const MatmulProblem problem = *measured_problem(workload);
-  const bool has_registers =
-      !is_f8(problem.a.dtype) ||
-      schedule.registers(true) <= (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters);
+  // Sums of 8-bit floats are promoted while other warpgroups multiply, also where all have the same tile.
+  const bool has_registers = !is_f8(problem.a.dtype) ||
+                             (schedule.ping_pong == 0 &&
+                              schedule.registers(true) <=
+                                  (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters));
   const int64_t columns = scale_columns(problem);
   const bool has_scales = columns % schedule.bn == 0;
   return has_registers && has_scales && (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
@@ -176,7 +178,7 @@ double wgmma_efficiency(const MatmulProblem& problem) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 16,
+      .version = 17,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

@@ -26,13 +26,16 @@ struct WgmmaMatmulSchedule {
   static constexpr int kEpilogueRegisters = 40;  // of a thread, beside its sums
 
   int bm = 128, bn = 128;  // a block's tile of the product
-  int groups = 2;          // warpgroups that multiply, each bm / groups rows
+  int groups = 2;          // warpgroups that multiply
   int stages = 4;          // steps in shared memory at once
   int raster = 8;          // rows of tiles that neighbouring blocks stay in
   int blocks = 1;          // an SM: while one stores its results, another multiplies
   // Steps of the second operand that stay in shared memory: all of them, where all tiles of a block have
   // the same columns, or none.
   int kept = 0;
+  // 0: warpgroups cooperate, each has bm / groups rows of a tile. 1: they take whole tiles by turns
+  // (ping-pong), while one stores its results, another multiplies.
+  int ping_pong = 0;
 
   static void fields(auto& f, auto& s) {
     f("bm", s.bm, multiples_of(64, 64, 256));
@@ -42,19 +45,22 @@ struct WgmmaMatmulSchedule {
     f("raster", s.raster, between(1, 64));
     f("blocks", s.blocks, between(1, 4));
     f("kept", s.kept, between(0, 16));
+    f("ping_pong", s.ping_pong, between(0, 1));
   }
   // Rows of a warpgroup come in 64, and its sums fit its registers.
   bool go_together() const {
-    return bm % (64 * groups) == 0 && bm / groups * bn <= 64 * 256 &&
+    return bm % rows() == 0 && rows() % 64 == 0 && rows() * bn <= 64 * 256 &&
+           (ping_pong == 0 || (groups > 1 && blocks == 1 && kept == 0)) &&
            (blocks == 1 || registers(false) + kEpilogueRegisters <= multiplying_registers(0));
   }
 
+  int rows() const { return ping_pong == 1 ? bm : bm / groups; }  // of a tile, of a warpgroup
   int threads() const { return 128 * (groups + 1); }
   // Registers of a thread that copies, of which its code needs `least`, and of one that multiplies.
   int copying_registers(int least, bool promotes = false) const;
   int multiplying_registers(int least_copying, bool promotes = false) const;
   // That hold sums in a thread; where they are promoted, also those of one step.
-  int registers(bool promotes) const { return bm / groups * bn / 128 + (promotes ? bn / 2 : 0); }
+  int registers(bool promotes) const { return rows() * bn / 128 + (promotes ? bn / 2 : 0); }
   // Shared memory of the operands.
   int ring_bytes() const { return (stages * bm + (kept > 0 ? kept : stages) * bn) * kStepBytes; }
   // Columns that a warp stores at a time, by way of shared memory.
@@ -97,15 +103,21 @@ bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& probl
                  int64_t steps = 0);
 
 // Tiles that are tried, and what ranks them: cycles of an SM for a step, for what stands around a
-// tile's steps (until the first has come, and the results are stored), and for bytes that so many
-// blocks read from memory.
+// tile's steps (until the first has come, and the results are stored), for so many `waves` of tiles on each
+// SM, and for bytes that so many blocks read from memory.
 struct WgmmaTile {
   int bm, bn, groups;
 };
 std::span<const WgmmaTile> wgmma_tiles();
 double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem);
 double tile_cycles(const WgmmaMatmulSchedule& schedule, double steps);
+double sm_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, double steps,
+                 int64_t waves);
 double memory_cycles(double bytes, int64_t blocks);
+
+// Whether so many tiles are worth warpgroups that take them by turns (ping-pong): where most blocks have one,
+// nobody multiplies while it is stored.
+bool take_turns(int64_t tiles, int64_t sms);
 
 // The part of a device's least time that such a kernel reaches (tests/gpu/LOG.md): large products do what
 // cuBLAS does, those of few rows wait for memory.

@@ -67,7 +67,8 @@ int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
 }
 
 std::vector<NodeId> WgmmaProduct::terms_of(const WgmmaOperands& operands) const {
-  if (!boxes_ || in_runs_ || operands.sharing_blocks > 0) return {};
+  // All warpgroups compute them, of which some may have no tile where they take those by turns.
+  if (!boxes_ || in_runs_ || operands.sharing_blocks > 0 || schedule_.ping_pong == 1) return {};
   std::vector<NodeId> terms = column_terms(epilogue_, problem_.product);
   const int64_t bytes = schedule_.shared_bytes(true) + column_terms_bytes(terms, problem_.n);
   return bytes <= most_shared_bytes(schedule_.blocks) ? terms : std::vector<NodeId>{};
@@ -167,7 +168,7 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int staged = {}, staged_bytes = {}, all_rows = {}, all_columns = {};\n"
       "  static constexpr int row_tiles = {}, column_tiles = {}, batches = {}, steps = {};\n"
       "  static constexpr int depth = {}, kept = {};\n"
-      "  static constexpr bool promotes = {};\n"
+      "  static constexpr bool promotes = {}, ping_pong = {};\n"
       "  static constexpr int blocks = {}, raster = {};\n"
       "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
       "using Accumulator = {};\n",
@@ -175,8 +176,9 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_),
       known(sizes_.rows, problem_.m * (in_runs_ ? problem_.batches : 1)), problem_.n,
       known(sizes_.rows, row_tiles_), column_tiles_, known(sizes_.batches(), batches_),
-      operands.steps, step_depth(problem_), schedule_.kept, promotes, blocks(operands),
-      schedule_.raster, schedule_.copying_registers(operands.copying_registers, promotes),
+      operands.steps, step_depth(problem_), schedule_.kept, promotes, schedule_.ping_pong == 1,
+      blocks(operands), schedule_.raster,
+      schedule_.copying_registers(operands.copying_registers, promotes),
       schedule_.multiplying_registers(operands.copying_registers, promotes),
       is_integer(problem_.a.dtype) ? "int" : "float");
 }

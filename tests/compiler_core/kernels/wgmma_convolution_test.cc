@@ -231,6 +231,25 @@ TEST(WgmmaConvolution, DividesTheDepthAmongBlocks) {
       }
 }
 
+// Windows by the copy engine and by threads; numbers of images that are known and that calls choose.
+TEST(WgmmaConvolution, AgreesWhereWarpgroupsTakeTilesByTurns) {
+  Target few = kHopper;
+  few.units = 2;
+  const ChannelsLast convolution{
+      .x = {3, 64, 12, 14}, .w = {136, 64, 3, 3}, .attr = padded(1, 1), .residual = true};
+  const Workload workload = channels_last(convolution), open = channels_last(convolution, 3);
+  for (WgmmaMatmulSchedule tiles : {WgmmaMatmulSchedule{64, 64, 2, 4, 8}, {128, 96, 2, 3, 2}}) {
+    tiles.ping_pong = 1;
+    for (const int im2col : {0, 1}) {
+      const WgmmaConvolutionSchedule schedule{tiles, im2col};
+      EXPECT_EQ(check_staged_convolution(workload, schedule, few), "") << im2col;
+      EXPECT_EQ(testing::check_sizes(open, to_schedule(schedule), few, {{0}, {1}, {4}}), "")
+          << im2col;
+    }
+    EXPECT_FALSE(fits_convolution({tiles, 1, 1}, workload.graph)) << "blocks that share tiles";
+  }
+}
+
 // Strides that the copy engine lacks, windows that reach too far, images that lie otherwise.
 TEST(WgmmaConvolution, ThreadsGatherWhatTheCopyEngineCannot) {
   const auto has = [](const ChannelsLast& c) {
@@ -303,9 +322,9 @@ TEST(WgmmaConvolution, TheCopyEnginesCandidatesStandBeforeTheBestOthersWhereStep
       gathered_and_im2col({.x = {32, 256, 14, 14}, .w = {256, 256, 3, 3}, .attr = padded(1, 1)}),
       std::pair(1, 3));
   // Eight channels would be a step for each of 49 elements, in place of seven. So few may have two blocks
-  // an SM: one candidate more.
+  // an SM, and warpgroups take tiles by turns: two candidates more.
   EXPECT_EQ(gathered_and_im2col({.x = {32, 8, 56, 56}, .w = {64, 8, 7, 7}, .attr = padded(2, 3)}),
-            std::pair(5, 0));
+            std::pair(6, 0));
 }
 
 }  // namespace

@@ -57,6 +57,14 @@ TEST(WgmmaJoined, AgreesWhereABlockTakesSeveralTiles) {
   EXPECT_EQ(check_tiles(gated(DType::kBF16, 200, 200, 160), {64, 64, 1, 3, 2, 2}, few_sms()), "");
 }
 
+TEST(WgmmaJoined, AgreesWhereWarpgroupsTakeTilesByTurns) {
+  WgmmaMatmulSchedule schedule{64, 64, 2, 3, 2};
+  schedule.ping_pong = 1;
+  EXPECT_EQ(check_tiles(projections(DType::kBF16, 200, 328, {160, 64, 72}), schedule, few_sms()),
+            "");
+  EXPECT_EQ(check_tiles(gated(DType::kBF16, 200, 200, 160), schedule, few_sms()), "");
+}
+
 TEST(WgmmaJoined, AgreesForAnyNumberOfRows) {
   GraphBuilder b;
   const Dim rows = Dim::symbol(b.symbol({0, 1 << 20}, 70)) * 3;

@@ -6,8 +6,11 @@
 // again when its `empty` one does (every multiplying warpgroup has arrived). Slot and parity go on
 // from one tile to the next: the copies of the next tile begin while the last one is stored.
 //
+// Warpgroups cooperate, each has some rows of a tile; or they take whole tiles by turns (ping-pong): while
+// one stores its results, another multiplies.
+//
 // In front of it the generated source defines
-//   struct Tiling   rows, columns of a tile; stages; groups (warpgroups that multiply);
+//   struct Tiling   rows, columns of a tile; stages; groups (warpgroups that multiply); ping_pong;
 //                   kept: steps of b that stay for all tiles of a block, all of them or none;
 //                   staged_bytes of shared memory for what a warp stores; row_tiles,
 //                   column_tiles, batches, steps (of `depth`); depth: elements in 128 bytes;
@@ -24,8 +27,9 @@ namespace {
 constexpr int kDepth = Tiling::depth;        // of a step: 128 bytes
 constexpr int kAtomBytes = 64 * 128;         // of 64 lines
 constexpr int kMultiplications = 4;          // of a step
-constexpr int kTileRows = Tiling::rows / Tiling::groups;  // of a warpgroup
-constexpr int kParts = kTileRows / 64;                    // of them, for one instruction each
+constexpr int kApart = Tiling::ping_pong ? Tiling::groups : 1;     // warpgroups with tiles of their own
+constexpr int kTileRows = Tiling::rows * kApart / Tiling::groups;  // of a warpgroup
+constexpr int kParts = kTileRows / 64;                             // of them, for one instruction each
 constexpr int kABytes = Tiling::rows * 128, kBBytes = Tiling::columns * 128;
 constexpr bool kKeepsB = Tiling::kept > 0;
 
@@ -67,10 +71,23 @@ struct Tile {
   }
 };
 
+// Whether a warpgroup may multiply its tile, one of its block's. The parity of a `full` barrier tells a phase
+// from the one before alone, so that nobody waits for steps behind those of another one's tile.
+struct Turn {
+  int group = 0;
+  bool is_first = true, is_last = true;
+  KILN_MEMBER void wait() const {
+    if (kApart > 1 && !is_first) numbered_barrier_wait<256>(1 + group);
+  }
+  KILN_MEMBER void pass() const {
+    if (kApart > 1 && !is_last) numbered_barrier_arrive<256>(1 + (group + 1) % kApart);
+  }
+};
+
 // The sums of `steps` of one tile, in registers: thread 32 w + l of a warpgroup has rows 16 w + l / 4 and 8
 // further, and of columns 8 j + 2 (l % 4) and the next, in this order, for every j.
 KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int group, int steps,
-                          Accumulator (&sums)[kParts][Tiling::columns / 2]) {
+                          Accumulator (&sums)[kParts][Tiling::columns / 2], const Turn& turn = {}) {
   const bool leads = thread_index() % 128 == 0;
   int before = -1;
   _Pragma("unroll 1") for (int step = 0; step < steps; ++step) {
@@ -89,6 +106,7 @@ KILN_INLINE void sum_tile(const Ring& ring, Slot<Tiling::stages>& slot, int grou
     before = slot.number;
     slot.next();
   }
+  turn.pass();
   warpgroup_wait<0>();
   if (leads) barrier_arrive(ring.empty + 8 * before);
 }
@@ -182,7 +200,7 @@ KILN_INLINE int begin_block(const Ring& ring, const Ending& ending) {
   if (thread == 0) {
     _Pragma("unroll 1") for (int i = 0; i < Tiling::stages; ++i) {
       barrier_init(ring.full + 8 * i, arrivals);
-      barrier_init(ring.empty + 8 * i, Tiling::groups);
+      barrier_init(ring.empty + 8 * i, Tiling::groups / kApart);
     }
   }
   if (thread >= 128 && thread % 32 == 0) ending.make_barriers();
@@ -190,6 +208,13 @@ KILN_INLINE int begin_block(const Ring& ring, const Ending& ending) {
   block_barrier();
   const int group = shuffle(thread / 128, 0) - 1;  // the same of the warp, seen by the compiler
   return group;
+}
+
+// The place in the ring so many places on.
+KILN_INLINE void skip(Slot<Tiling::stages>& slot, int places) {
+  slot.number += places;
+  slot.parity ^= slot.number / Tiling::stages % 2;
+  slot.number %= Tiling::stages;
 }
 
 // Hands every tile of this block, once its sums are there, to ending.finish(). The threads of the
@@ -206,16 +231,22 @@ KILN_INLINE void multiply_all(const Tiles& tiles, const Ring& ring, Ending& endi
   }
   take_registers<Tiling::multiplying_registers>();
   if constexpr (Tiles::waits) wait_for_kernel_before();
+  const int first = block_index(), part = Tiling::ping_pong ? 0 : group;  // of a tile's rows
   Slot<Tiling::stages> slot;
-  _Pragma("unroll 1") for (int t = block_index(); t < sizes.tiles(); t += Tiling::blocks) {
+  if (Tiling::ping_pong) skip(slot, group * Tiling::steps);
+  _Pragma("unroll 1") for (int t = first + (Tiling::ping_pong ? group * Tiling::blocks : 0); t < sizes.tiles();
+                           t += kApart * Tiling::blocks) {
     const Tile tile(t, sizes);
-    ending.begin(tile, group);
+    ending.begin(tile, part);
+    const Turn turn{group, t == first, t + Tiling::blocks >= sizes.tiles()};
+    turn.wait();
     Accumulator sums[kParts][Tiling::columns / 2];
     if constexpr (Tiling::promotes)
-      sum_tile_by_steps(ring, slot, tile, group, scales, sums);
+      sum_tile_by_steps(ring, slot, tile, part, scales, sums);
     else
-      sum_tile(ring, slot, group, Tiling::steps, sums);
-    ending.finish(tile, group, sums);
+      sum_tile(ring, slot, part, Tiling::steps, sums, turn);
+    ending.finish(tile, part, sums);
+    if (Tiling::ping_pong) skip(slot, (kApart - 1) * Tiling::steps);
   }
   ending.end();
 }

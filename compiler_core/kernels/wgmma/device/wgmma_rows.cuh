@@ -17,7 +17,7 @@ struct RowEnding {
                           const Accumulator (&sums)[kParts][Tiling::columns / 2]) const {
     const int warp = thread_index() / 32 % 4, lane = thread_index() % 32;
     Accumulator* staged =
-        reinterpret_cast<Accumulator*>(ring.staged + (group * 4 + warp) * Tiling::staged_bytes);
+        reinterpret_cast<Accumulator*>(ring.staged + (thread_index() / 32 - 4) * Tiling::staged_bytes);
     _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
       _Pragma("unroll") for (int part = 0; part < Tiling::columns / Tiling::staged; ++part) {
         warp_barrier();  // what was staged before has been read
