@@ -147,12 +147,9 @@ int64_t bytes_of_columns(const Graph& graph, const RmsNorm& norm) {
 // Whether a second operand [.., k, n] is one of products that scale their rows.
 bool is_short(const Graph& graph, NodeId operand) {
   const Node& x = graph.node(operand);
-  int64_t bytes = size_of(x.dtype);
-  for (const Dim& size : x.shape) {
-    if (!size.is_constant() || bytes > kMostRmsNormOperand) return false;
-    bytes *= size.constant();
-  }
-  return bytes <= kMostRmsNormOperand;
+  const Dim elements = numel(x.shape);
+  return elements.is_constant() &&
+         elements.constant() <= kMostRmsNormOperand / static_cast<int64_t>(size_of(x.dtype));
 }
 
 }  // namespace

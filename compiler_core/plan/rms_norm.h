@@ -10,12 +10,12 @@
 
 namespace kiln {
 
-// The most rows for which a product scales its rows itself: every block adds up all their squares.
+// Products of at most so many rows, whose second operand has at most so many bytes, are left to kernels of few
+// rows (tests/gpu/LOG.md, "Chains of few rows"). These scale their rows themselves: every block adds up all
+// squares.
 inline constexpr int64_t kMostRmsNormRows = 16;
-// The most bytes of second operands: longer products are quicker by kernels that do not scale rows
-// (tests/gpu/LOG.md, "Norms in products of few rows").
 inline constexpr int64_t kMostRmsNormOperand = int64_t{128} << 20;
-// The most bytes of w, which each block keeps.
+// A block keeps all of w, which has at most so many bytes.
 inline constexpr int64_t kMostRmsNormWeights = int64_t{32} << 10;
 
 // Nodes of the first operand of a product, [m, k] of bf16. There is none of f16, where x * w may overflow

@@ -77,9 +77,8 @@ std::vector<Schedule> few_rows_candidates(const Workload& workload, const Target
 }  // namespace
 
 bool is_short_stream(const MatmulProblem& problem) {
-  constexpr int64_t kMostRows = 16, kMostBytes = int64_t{128} << 20;
-  return problem.m <= kMostRows && problem.batches == 1 && multiplies_halves(problem) &&
-         streams_lines(problem) && problem.n * problem.k * 2 <= kMostBytes;
+  return problem.m <= kMostRmsNormRows && problem.batches == 1 && multiplies_halves(problem) &&
+         streams_lines(problem) && problem.n * problem.k * 2 <= kMostRmsNormOperand;
 }
 
 std::vector<Schedule> ranked_few_rows(const MatmulProblem& problem, const Target& target,

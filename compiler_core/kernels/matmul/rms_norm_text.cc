@@ -17,9 +17,9 @@ std::string RmsNormText::members() const {
          print_times();
 }
 
-// Whether the operand is nothing but x * s, or x * s * w of bf16: with a scale of 1 it is a product of two
-// halves, rounded once.
-bool RmsNormText::multiplies_halves() const {
+// Whether the operand is x * s, or x * s * w of bf16, and nothing else: with a scale of 1 it is x, or one
+// product of halves that is rounded once.
+bool RmsNormText::is_one_product() const {
   if (rms_norm_->columns != kInvalidNode && rms_norm_->columns_dtype != DType::kBF16) return false;
   int columns = 0;
   std::vector<NodeId> stack = {rms_norm_->nodes.back()};
@@ -41,7 +41,7 @@ bool RmsNormText::multiplies_halves() const {
 
 // x * w of a chunk: the operand with a scale of 1, rounded as it is in the end.
 std::string RmsNormText::print_times() const {
-  if (multiplies_halves()) {
+  if (is_one_product()) {
     const bool has_columns = rms_norm_->columns != kInvalidNode;
     return fmt::format(
         "  template <int pieces>\n"

@@ -27,7 +27,7 @@ class RmsNormText {
   std::string pointer() const;
 
  private:
-  bool multiplies_halves() const;
+  bool is_one_product() const;
   std::string print_times() const;
 
   const Graph& graph_;

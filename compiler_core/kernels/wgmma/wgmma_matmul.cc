@@ -152,14 +152,16 @@ int64_t step_depth(const MatmulProblem& problem) {
 bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   constexpr int kMostRegisters = 192;  // of 240, or of 160 where three warpgroups multiply
   const MatmulProblem problem = *measured_problem(workload);
-  // Sums of 8-bit floats are promoted while other warpgroups multiply, also where all have the same tile.
-  const bool has_registers = !is_f8(problem.a.dtype) ||
-                             (schedule.ping_pong == 0 &&
-                              schedule.registers(true) <=
-                                  (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters));
+  const bool has_registers =
+      !is_f8(problem.a.dtype) ||
+      schedule.registers(true) <= (schedule.groups == 3 ? kMostRegisters * 2 / 3 : kMostRegisters);
+  // Products of halves alone were timed by turns. One warpgroup promotes sums of 8-bit floats while another
+  // multiplies in any case.
+  const bool has_turns = schedule.ping_pong == 0 || is_16_bit_float(problem.a.dtype);
   const int64_t columns = scale_columns(problem);
   const bool has_scales = columns % schedule.bn == 0;
-  return has_registers && has_scales && (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
+  return has_registers && has_turns && has_scales &&
+         (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
          fits_blocks(schedule, problem, ends_in_boxes(workload, problem.n),
                      ceil_div(problem.k, step_depth(problem)));
 }

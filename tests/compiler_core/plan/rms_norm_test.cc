@@ -117,7 +117,7 @@ TEST(RmsNorms, StayApartWhereThatIsNotWorthIt) {
       << "something is added behind the scale";
 }
 
-// Of what products read. Plans alone: nothing of these sizes is computed.
+// The test makes plans of long products and wide norms, and computes none of them.
 TEST(RmsNorms, StayApartFromLongProducts) {
   const auto families_of = [](int64_t depth, int64_t columns, NormWeights weights) {
     GraphBuilder b;

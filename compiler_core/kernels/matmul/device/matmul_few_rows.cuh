@@ -27,7 +27,7 @@ KILN_INLINE Bits<16> times_bf16(const Bits<16>& x, const Bits<16>& y) {
   Bits<16> z;
   _Pragma("unroll") for (int i = 0; i < 4; ++i) {
 #ifndef KILN_ON_HOST
-    // Less zero, which changes no product: 8.0 has no instruction that multiplies pairs and adds nothing.
+    // Adds -0, which changes no product: 8.0 has no instruction that multiplies pairs and does nothing else.
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(z.word[i]) : "r"(x.word[i]), "r"(y.word[i]), "r"(0x80008000u));
 #else
     z.word[i] = pack_bf16(as_float(x.word[i] << 16) * as_float(y.word[i] << 16),
@@ -109,7 +109,7 @@ struct FewRows {
       _Pragma("unroll") for (unsigned& word : x.word) word = 0;
     }
   }
-  // Behind the last of the depth there are zeros.
+  // Whether an operand reaches so far; zeros stand behind it.
   KILN_INLINE bool is_within(int depth) { return whole_depth || depth < B::depth; }
   KILN_INLINE int depth_of(int number, int turn) {
     return number * Tiling::depth + turn * 32 + lane() % 4 * 8;
@@ -132,8 +132,8 @@ struct FewRows {
     load_b(number, step);
     load_a(number, step);
   }
-  // Chunks of rows at this depth as they are multiplied. Adds their squares.
-  KILN_MEMBER void scale_columns(const Bits<16> (&rows)[eights], [[maybe_unused]] int depth,
+  // Makes of rows at this depth what is multiplied: x * w where a norm scales them, and adds up their squares.
+  KILN_MEMBER void norm_rows(const Bits<16> (&rows)[eights], [[maybe_unused]] int depth,
                                  Bits<16> (&of_a)[eights]) {
     if constexpr (is_normed) {
       Bits<16> of_norm[norm_pieces] = {};
@@ -154,7 +154,7 @@ struct FewRows {
   KILN_MEMBER void multiply(int number, const Step& step) {
     _Pragma("unroll") for (int turn = 0; turn < turns; ++turn) {
       Bits<16> of_a[eights];
-      scale_columns(step.of_a[turn], depth_of(number, turn), of_a);
+      norm_rows(step.of_a[turn], depth_of(number, turn), of_a);
       _Pragma("unroll") for (int word = 0; word < 4; word += 2)
         _Pragma("unroll") for (int j = 0; j < sixteens; ++j) {
           const auto& [lower, upper] = step.of_b[turn][j];
@@ -185,9 +185,9 @@ struct FewRows {
 // The sums of this block's vectors of the tile at (row, column), of second operands of so many
 // columns each, whose depth `blocks` blocks divide. `norm`: what columns of a are multiplied with, if
 // anything, ready when b is. `shared` has room for the staged sums of every warp and, behind them, for those
-// that a cluster brings, or for sums of squares and what `norm` has. Waits for the kernel in front of this one, before
-// which it reads of b what it needs first if that is ready, and lets the next one begin. What the epilogue
-// reads is on its way during the product: read_early() begins to read it.
+// that a cluster brings, or for sums of squares and what `norm` has. Waits for the kernel in front of this
+// one, before which it reads of b what it needs first if that is ready, and lets the next one begin. What the
+// epilogue reads is on its way during the product: read_early() begins to read it.
 template <class Core, class A, class B, class Tiling, int blocks, int parts, class ReadEarly>
 KILN_INLINE TileSums<Tiling, parts, blocks> multiply_few_rows(
     const typename B::stored* a, const typename B::stored* const (&b)[parts], const void* norm, int columns,

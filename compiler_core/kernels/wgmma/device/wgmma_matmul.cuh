@@ -71,8 +71,9 @@ struct Tile {
   }
 };
 
-// Whether a warpgroup may multiply its tile, one of its block's. The parity of a `full` barrier tells a phase
-// from the one before alone, so that nobody waits for steps behind those of another one's tile.
+// A warpgroup's turn to multiply, where they take whole tiles: one of its block's tiles. A wait by parity
+// tells a phase from the next one alone, so a warpgroup waits for its steps when all of the tile in front have
+// come.
 struct Turn {
   int group = 0;
   bool is_first = true, is_last = true;
