@@ -7,7 +7,7 @@
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
 last, attention, attention of few keys, of one row, in windows or on caches of 8 bits and of pages, attention on queries, keys and values of one matmul,
 patches, products of 8-bit floats and integers, mixtures of experts, products of few rows, products of one first operand, of
-rows that a norm scales, products of little depth. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+rows that a norm scales, products of little depth, products and windows of many tiles. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections
@@ -95,6 +95,14 @@ def flat(x, w, mean, spread, factor, shift, *residual):
     return F.silu(y) + residual[0] if residual else F.silu(y)
 
 
+def products(a, b, *added, layout, then):
+    """Either operand along its depth or across, and what follows in a model."""
+    y = torch.matmul(a.transpose(-1, -2) if layout[0] == "t" else a, b.transpose(-1, -2) if layout[1] == "t" else b)
+    if then == "gelu":
+        return F.gelu(y + added[0])
+    return y * added[1] + added[0] if then == "residual" else y
+
+
 def joined(x, *weights, gated):
     """Products of one first operand: gates and what they scale, or weights and biases of several results."""
     if gated:
@@ -146,7 +154,7 @@ def experts_in_f64(x, w, ends, *added, transposed):
 
 
 FUNCTIONS = {f.__name__: f for f in (depthwise, pointwise, chain, windows, attention, masked_attention,
-                                     windowed_attention, cached_attention, projected_attention, patches, narrow, experts, few_rows, joined, normed_rows, flat)}
+                                     windowed_attention, cached_attention, projected_attention, patches, narrow, experts, few_rows, products, joined, normed_rows, flat)}
 EXACT = {"narrow": narrow_in_f64, "experts": experts_in_f64}  # where a function's own kernels know no f64
 
 
@@ -189,7 +197,8 @@ def shapes(seed):
         found.append(("patches", {"size": size}, [(r(1, 4), 3, size * r(2, 5), size * r(2, 5)), (o, 3, size, size), (o,)],
                       "bfloat16"))
     found += narrow_shapes(r, 40) + expert_shapes(r, 20) + window_shapes(r, 40) + few_row_shapes(r, 24)
-    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16) + cached_shapes(r, 40) + normed_shapes(r, 24)
+    return found + joined_shapes(r, 30) + flat_shapes(r, 24) + masked_shapes(r, 40) + windowed_shapes(r, 16) + cached_shapes(r, 40) + normed_shapes(r, 24) + \
+        product_shapes(r, 36) + window_shapes(r, 16, larger=True)
 
 
 def cached_shapes(r, count):
@@ -249,11 +258,14 @@ def expert_shapes(r, count):
     return found
 
 
-def window_shapes(r, count):
+def window_shapes(r, count, larger=False):
+    """`larger`: tiles for every block twice and more."""
     found = []
     while len(found) < count:
         i = len(found)
         n, c, o, window, size = r(1, 5), r(1, 30) * 8, r(4, 40) * 8, [r(1, 5), r(1, 5)], [r(1, 24), r(1, 24)]
+        if larger:
+            n, size, window = n + 12, [x + 40 for x in size], [min(x, 3) for x in window]
         stride, dilation = [r(1, 3), r(1, 3)], [r(1, 2), r(1, 2)]
         zeros = [r(0, k * d // 2) for k, d in zip(window, dilation)]
         out = [(x + 2 * z - d * (k - 1) - 1) // s + 1 for x, z, d, k, s in zip(size, zeros, dilation, window, stride)]
@@ -293,6 +305,23 @@ def few_row_shapes(r, count):
         m, n, k = r(1, 32), r(1, 40) * r(1, 120), r(1, 60) * (1, 8, 64)[i % 3]
         residual = [(m, n)] if i % 2 else []
         found.append(("few_rows", {}, [(m, k), (n, k), (n,), *residual], ("bfloat16", "float16", "bfloat16")[i % 3]))
+    return found
+
+
+def product_shapes(r, count):
+    """Of some operands lines begin where the copy engine cannot read them. The last third has few tiles and is deep."""
+    found = []
+    for i in range(count):
+        batch, layout, then = (r(2, 5) if i % 5 == 4 else 0), ("nt", "nn", "tn", "tt")[i % 4], ("", "gelu", "residual")[i % 3]
+        m, n, k = r(180, 420) * 8, r(220, 500) * 8, r(2, 160) * 8
+        if i >= count * 2 // 3:
+            m, n, k = m // 64 * 8 + r(0, 12) * 8, n // 64 * 8 + 64, r(60, 400) * 8
+        if i % 6 == 5:
+            m, n, k = m + r(1, 7), n + r(1, 7), k + r(1, 7)
+        a, b = (k, m) if layout[0] == "t" else (m, k), (n, k) if layout[1] == "t" else (k, n)
+        sizes = [(batch, *a), (batch, *b)] if batch else [a, b]
+        added = {"gelu": [(n,)], "residual": [(m, n), (n,)]}.get(then, [])
+        found.append(("products", {"layout": layout, "then": then}, sizes + added, ("bfloat16", "float16")[i // 4 % 2]))
     return found
 
 

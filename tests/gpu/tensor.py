@@ -1,8 +1,8 @@
 """Products, attention, convolutions and whole models by Kiln beside PyTorch on one GPU.
 
-    python3 tensor.py --kiln BUILD/bin [--groups products,fused,low_precision,grouped,attention,caches,training,convolutions,
+    python3 tensor.py --kiln BUILD/bin [--groups products,fused,deep,low_precision,grouped,attention,caches,training,convolutions,
                       channels_last,depthwise,models] [--only NAME,...] [--models resnet50,...] [--max-autotune] [--dynamic]
-                      [--seconds N] [--rounds N] [--json FILE]
+                      [--before BUILD/bin] [--alone] [--seconds N] [--rounds N] [--json FILE]
 
 Every case is exported with torch.export (weights are inputs), tuned by a service of its own from an empty cache
 (`kiln compile --mode max-autotune --out`, all cases of a group asked for at once; cuBLASLt's algorithms are candidates),
@@ -11,7 +11,8 @@ CUDA graph, 256 MB of L2 overwritten before each replay, medians of N rounds. `o
 `ratio`: PyTorch's time over Kiln's; above 1 Kiln is faster. Models are beside torch.compile (default mode; with
 --max-autotune its max-autotune-no-cudagraphs too, and the ratio is to the better), compiled in processes of their own
 meanwhile; with --dynamic of any batch and length, by both. Below a model stand its kernels, by the share of its time that they had when they
-were tuned. A group that has taken --seconds ends there, and says so. Exit code 1 when a result is wrong."""
+were tuned; with --before BIN the programs of another build, tuned by a service of that build, are timed in turn with these.
+A group that has taken --seconds ends there, and says so. Exit code 1 when a result is wrong."""
 
 import argparse
 import concurrent.futures
@@ -32,7 +33,7 @@ from bench import capture, relative_error, run_kiln, time_in_turn
 from bound import Bound
 from matmul_ratio import loaded_cublaslt, start_service
 
-GROUPS = ["products", "fused", "low_precision", "grouped", "attention", "caches", "training", "convolutions", "channels_last",
+GROUPS = ["products", "fused", "deep", "low_precision", "grouped", "attention", "caches", "training", "convolutions", "channels_last",
           "depthwise", "chains", "models"]
 MOST_ERROR = 2e-2  # of bf16 results, by norms; of models below
 MOST_MODEL_ERROR = 6e-2
@@ -53,16 +54,37 @@ class Plain(torch.nn.Module):
         return self.function(*inputs)
 
 
-def compile_kiln(options, path):
+def compile_kiln(options, path, suffix=""):
     """Seconds; what `kiln compile --out` wrote is beside the archive."""
     compiled, _ = run_kiln(options, "compile", path, "--target", "cuda", "--mode", "max-autotune", "--no-fallback",
-                           "--out", path[:-4])
+                           "--out", path[:-4] + suffix)
     return compiled["seconds"]
 
 
+def compile_all(options, paths, suffix=""):
+    """Asked for at once; compile_kiln()'s results, to be waited for, are there."""
+    with concurrent.futures.ThreadPoolExecutor(len(paths) or 1) as pool:
+        return [pool.submit(compile_kiln, options, path, suffix) for path in paths]
+
+
+def compile_before(options, paths, scratch):
+    """By the other build, when nothing else is tuned."""
+    other = argparse.Namespace(kiln=options.before)
+    folder = os.path.join(scratch, "before")
+    os.makedirs(folder, exist_ok=True)
+    service = start_service(other, folder)
+    try:
+        return compile_all(other, paths, ".before")
+    finally:
+        service.terminate()
+        service.wait()
+
+
 def bind(directory, inputs):
-    """The program on these inputs, and without libraries where it calls one."""
+    """The program on these inputs, without libraries where it calls one, and that of another build where there is one."""
     programs = {"kiln": Bound(directory, inputs)}
+    if os.path.exists(directory + ".before"):
+        programs["before"] = Bound(directory + ".before", inputs)
     if any("fallback" in kernel for kernel in programs["kiln"].manifest["kernels"]):
         programs["own"] = Bound(directory, inputs, libraries=False)
     return programs
@@ -120,15 +142,15 @@ def run_cases(group, options, scratch):
         export(Plain(case.exported or case.function), tuple(inputs), paths[-1])
         del inputs
     rows = []
-    with concurrent.futures.ThreadPoolExecutor(len(paths) or 1) as pool:
-        asked = [pool.submit(compile_kiln, options, path) for path in paths]
-        tuned = []
-        for case, one in zip(cases, asked):
-            try:
-                tuned.append(one.result())
-            except RuntimeError as error:
-                print(f"{group} {case.name}: {error}", flush=True)
-                tuned.append(None)
+    tuned = []
+    for case, one in zip(cases, compile_all(options, paths)):
+        try:
+            tuned.append(one.result())
+        except RuntimeError as error:
+            print(f"{group} {case.name}: {error}", flush=True)
+            tuned.append(None)
+    if options.before:
+        compile_before(options, paths, scratch)
     for case, path, seconds in zip(cases, paths, tuned):
         if time.monotonic() - begun > options.seconds:
             print(f"{group}: {options.seconds} s are over before {case.name}", flush=True)
@@ -171,8 +193,10 @@ def prepare_model(name, options):
         export(module, (weights, x), os.path.join(scratch, name + ".pt2.part"), dynamic)
         os.rename(os.path.join(scratch, name + ".pt2.part"), os.path.join(scratch, name + ".pt2"))
         exported = time.monotonic() - begun
-        took = compile_first(compiled_by_torch(module, options), x, module)
-    print(f"{name}: exported in {exported:.1f} s, compiled by torch.compile in {took:.1f} s")
+        text = f"{name}: exported in {exported:.1f} s"
+        if not options.alone:
+            text += f", compiled by torch.compile in {compile_first(compiled_by_torch(module, options), x, module):.1f} s"
+    print(text)
 
 
 def breakdown(manifest):
@@ -203,14 +227,18 @@ def measure_model(name, options, scratch):
         result = next(x for x, info in zip(program.outputs, program.program.outputs) if info.updates is None)
         error = relative_error(result.reshape(expected.shape), expected)
         arms = {"kiln": capture(program.launch)}
-        arms["torch.compile"] = capture(functools.partial(compiled_by_torch(module, options), x, **module.options))
+        if os.path.exists(path + ".before"):
+            before = Bound(path + ".before", program.inputs, in_place=True)
+            arms["before"] = capture(before.launch)
+        if not options.alone:
+            arms["torch.compile"] = capture(functools.partial(compiled_by_torch(module, options), x, **module.options))
         if options.max_autotune:  # here, since no cache keeps what it has timed
             compiled = compiled_by_torch(module, options, mode="max-autotune-no-cudagraphs")
             print(f"{name}: compiled by max-autotune in {compile_first(compiled, x, module):.1f} s", flush=True)
             arms["max-autotune"] = capture(functools.partial(compiled, x, **module.options))
         us = time_in_turn(arms, max(10, options.rounds // 2))
     row = {"group": "models", "name": name, "us": us,
-           "ratio": min(each for arm, each in us.items() if arm != "kiln") / us["kiln"],
+           "ratio": min([each for arm, each in us.items() if arm not in ("kiln", "before")] or [us.get("before", us["kiln"])]) / us["kiln"],
            "kiln_error": error, "right": error < MOST_MODEL_ERROR, "launches": program.launches,
            "cuts": program.manifest.get("cuts"), "kernels": breakdown(program.manifest)}
     return row
@@ -240,7 +268,7 @@ def run_models(options, scratch):
     begun = time.monotonic()
     names = options.models.split(",")
     own = [sys.executable, __file__, "--scratch", scratch, "--kiln", options.kiln,
-           *(["--dynamic"] if options.dynamic else []), "--prepare"]
+           *(["--dynamic"] if options.dynamic else []), *(["--alone"] if options.alone else []), "--prepare"]
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(scratch, "inductor"))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "16" if options.max_autotune else "4")
 
@@ -275,10 +303,10 @@ def run_models(options, scratch):
         return [row for row in rows if row]
     for name, process in [(name, prepare(name)) for name in names]:
         prepared(process, name, left() - options.seconds / 2)
-    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-        asked = {name: pool.submit(compile_kiln, options, archive(name)) for name in names}
-        concurrent.futures.wait(asked.values())
-        rows = [measured(name, asked[name].result) for name in names]
+    asked = compile_all(options, [archive(name) for name in names])
+    if options.before:
+        compile_before(options, [archive(name) for name in names], scratch)
+    rows = [measured(name, one.result) for name, one in zip(names, asked)]
     return [row for row in rows if row]
 
 
@@ -297,6 +325,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--max-autotune", action="store_true",
                         help="models also beside torch.compile's max-autotune, one at a time; the ratio is to the better")
+    parser.add_argument("--before", default="", help="folder of another build's programs, a further arm of each row")
+    parser.add_argument("--alone", action="store_true", help="models not beside torch.compile")
     parser.add_argument("--dynamic", action="store_true", help="models of any batch, and of any number of tokens")
     parser.add_argument("--kernels", type=int, default=12, help="so many of a model's kernels are printed")
     parser.add_argument("--json", default="")

@@ -72,6 +72,16 @@ def products():
                "max-autotune-no-cudagraphs")
 
 
+def deep():
+    """Products in front of a residual stream: waves of tiles, or the depth of few of them, decide."""
+    for m, k, n in ((512, 8192, 2048), (512, 2048, 2048), (1024, 3072, 768), (1024, 768, 768), (512, 3072, 1024),
+                    (512, 9216, 2304), (1568, 3072, 768), (256, 4096, 4096), (128, 11008, 4096), (6304, 3072, 768),
+                    (6304, 768, 768), (4096, 3072, 768), (512, 2048, 5504)):
+        yield Case("deep", f"linear+residual {m}x{k}x{n}", lambda x, w, r: F.linear(x, w) + r,
+                   functools.partial(lambda m, k, n: [randn(m, k), randn(n, k, scale=0.02), randn(m, n)], m, k, n),
+                   {"torch": None, "beside, without residual": lambda x, w, r: lambda: F.linear(x, w)})
+
+
 E4M3 = torch.float8_e4m3fn
 
 
@@ -405,6 +415,20 @@ def decode_layers(x, *weights):
     return x
 
 
+def encoder_layers(x, *weights, heads):
+    """Layers of a vision transformer."""
+    batch, length, width = x.shape
+    for norm, norm_bias, qkv, qkv_bias, output, output_bias, behind, behind_bias, up, up_bias, down, down_bias in zip(
+            *[iter(weights)] * 12, strict=True):
+        y = F.linear(F.layer_norm(x, (width,), norm, norm_bias), qkv, qkv_bias)
+        q, k, v = y.view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+        x = x + F.linear(y, output, output_bias)
+        y = F.gelu(F.linear(F.layer_norm(x, (width,), behind, behind_bias), up, up_bias))
+        x = x + F.linear(y, down, down_bias)
+    return x
+
+
 def chains():
     """Kernels as they follow each other in a program, whose starts and ends lie beside those of their neighbours: what timing
     them alone does not see. The layers' weights are other memory each."""
@@ -418,6 +442,22 @@ def chains():
     yield case(16, 2048, 8192, 8)
     yield case(1, 2048, 8192, 8)
     yield case(16, 4096, 14336, 4)
+    yield case(512, 2048, 8192, 4)
+
+    def encoder(batch, length, heads, layers):
+        width = heads * 64
+        shapes = [(width,)] * 2
+        for out, into in ((3 * width, width), (width, width), (4 * width, width), (width, 4 * width)):
+            shapes += [(out, into), (out,)]
+            shapes += [(width,)] * 2 if (out, into) == (width, width) else []
+
+        def make():
+            return [randn(batch, length, width)] + [randn(*shape, scale=0.02 if len(shape) == 2 else 1.0)
+                                                    for _ in range(layers) for shape in shapes]
+        return Case("chains", f"{layers} encoder layers, {batch}x{length}x{width}", functools.partial(encoder_layers, heads=heads),
+                    make, {"torch": None}, "default")
+    yield encoder(32, 197, 12, 4)
+    yield encoder(8, 512, 12, 4)
 
 
 def transformer(name, config, length, batch, **options):

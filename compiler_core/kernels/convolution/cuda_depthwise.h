@@ -47,6 +47,8 @@ struct CudaDepthwiseChannelsLastSchedule {
   int group = 4;      // rows of results that a thread adds up at once
   int strip = 7;      // results of each of them
   int threads = 128;
+  int blocks = 4;  // an SM has room for so many
+  int ahead = 0;   // 1: a thread reads all of x that its results need before it adds any of it up
 
   static void fields(auto& f, auto& s) {
     f("channels", s.channels, multiples_of(2, 2, 256));
@@ -54,6 +56,8 @@ struct CudaDepthwiseChannelsLastSchedule {
     f("group", s.group, between(1, 8));
     f("strip", s.strip, between(1, 16));
     f("threads", s.threads, multiples_of(32, 32, 1024));
+    f("blocks", s.blocks, between(1, 16));
+    f("ahead", s.ahead, between(0, 1));
   }
   bool go_together() const { return channels % lanes == 0; }
 };

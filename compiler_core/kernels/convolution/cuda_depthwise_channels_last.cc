@@ -20,6 +20,8 @@ namespace kiln {
 namespace {
 
 constexpr int kThreadsAnSm = 512;  // at least: with 128 registers each
+constexpr int kThreadsThatReadAhead = 768;
+constexpr int kSmallWindow = 9;
 
 tl::unexpected<Error> channels_last_lacks(std::string_view what) {
   return fail(
@@ -72,7 +74,8 @@ bool fits_channels_last(const CudaDepthwiseChannelsLastSchedule& schedule,
   const ChannelsLastTiles tiles(problem, schedule);
   return tiles.places() > 0 && tiles.reach(schedule.strip, 2) <= kMostDepthwiseReach &&
          tiles.shared_bytes() <= cuda_limits(target).block_shared_bytes &&
-         schedule.threads <= cuda_limits(target).max_block_threads;
+         schedule.threads <= cuda_limits(target).max_block_threads &&
+         schedule.threads * schedule.blocks <= cuda_limits(target).sm_threads;
 }
 
 // Elements that every vector of x begins at a multiple of: at most `lanes`.
@@ -98,13 +101,14 @@ std::string print_channels_last_numbers(const ConvolutionProblem& p,
       "  static constexpr int stride_height = {}, stride_width = {};\n"
       "  static constexpr int dilation_height = {}, dilation_width = {};\n"
       "  static constexpr int above = {}, before = {}, x_align = {};\n"
+      "  static constexpr bool ahead = {};\n"
       "  static constexpr long x_image = {}, x_row = {}, x_column = {};\n"
       "  static constexpr long w_channel = {}, w_row = {}, w_column = {};\n}};\n",
       schedule.channels, tiles.places(), tiles.channel_tiles(), schedule.strip, schedule.group,
       schedule.threads, p.groups, p.in[1], p.in[2], p.out[1], p.out[2], p.window[1], p.window[2],
       p.stride[1], p.stride[2], p.dilation[1], p.dilation[2], p.low[1], p.low[2],
-      alignment(p, schedule.lanes), p.product.b.batch_strides[0], p.x_at[1], p.x_at[2],
-      p.product.a.row_stride, p.w_at[1], p.w_at[2]);
+      alignment(p, schedule.lanes), schedule.ahead == 1, p.product.b.batch_strides[0], p.x_at[1],
+      p.x_at[2], p.product.a.row_stride, p.w_at[1], p.w_at[2]);
 }
 
 std::string print_channels_last_body(const EpilogueGraph& epilogue, const ConvolutionProblem& p,
@@ -132,8 +136,9 @@ Status check_channels_last(const Workload& workload) {
   return {};  // all else that is stored channels last: see may_end_channels_last()
 }
 
-// The channels of a block: few threads are idle then, and many channels lie side by side.
-int channels_of_block(int64_t channels, int threads, int lanes) {
+// The channels of a block: few threads are idle then, and many channels lie side by side, of threads that
+// read `ahead` more than of others.
+int channels_of_block(int64_t channels, int threads, int lanes, bool ahead) {
   int best = 0;
   double most = 0;
   for (const int count : {128, 96, 64, 56, 48, 40, 32, 24, 16, 8}) {
@@ -142,7 +147,8 @@ int channels_of_block(int64_t channels, int threads, int lanes) {
     const double busy = static_cast<double>(taken) / threads;
     const double real = static_cast<double>(channels) /
                         static_cast<double>(round_up(channels, static_cast<int64_t>(count)));
-    const double side_by_side = count < 16 ? 0.5 : count < 32 ? 0.9 : 1.0;
+    double side_by_side = count < 16 ? 0.5 : count < 32 ? 0.9 : 1.0;
+    if (ahead && count < 16 * lanes) side_by_side *= 0.9;
     if (busy * real * side_by_side > most + 1e-6) {
       most = busy * real * side_by_side;
       best = count;
@@ -151,6 +157,9 @@ int channels_of_block(int64_t channels, int threads, int lanes) {
   return best;
 }
 
+// What a thread takes that reads ahead, beside others: it waits once. It won where windows are small.
+constexpr double kReadsAhead = 0.4;
+
 // Instructions of a thread, times how often the threads that an SM holds are replaced by others.
 double cycles(const CudaDepthwiseChannelsLastSchedule& schedule, const ConvolutionProblem& p,
               const Target& target) {
@@ -158,15 +167,17 @@ double cycles(const CudaDepthwiseChannelsLastSchedule& schedule, const Convoluti
   const auto reads =
       static_cast<double>(tiles.reach(schedule.group, 1) * tiles.reach(schedule.strip, 2));
   const double results = (3.0 + 4.5 * schedule.lanes) * schedule.group * schedule.strip;
-  const double work =
+  const double alone =
       static_cast<double>(tiles.steps()) * 1.1 + reads * (3.0 + schedule.lanes) + results + 200;
-  const double waves = static_cast<double>(tiles.measured_blocks() * schedule.threads) /
-                       (static_cast<double>(cuda_limits(target).sms) * kThreadsAnSm);
+  const double work = schedule.ahead == 1 ? kReadsAhead * alone : alone;
+  const double waves =
+      static_cast<double>(tiles.measured_blocks() * schedule.threads) /
+      (static_cast<double>(cuda_limits(target).sms) * schedule.blocks * schedule.threads);
   return work * std::max(1.0, waves);
 }
 
 // tests/gpu/LOG.md: of each problem the best, or one a few percent from it, is among these. Large windows
-// want long strips, small ones wide reads.
+// want long strips; small ones wide reads, or few results of a thread that reads all it needs at once.
 std::vector<Schedule> channels_last_candidates(const Workload& workload, const Target& target) {
   const ConvolutionProblem p = ConvolutionProblem::of(workload.graph);
   // Strips of which the last is nearly whole.
@@ -174,22 +185,27 @@ std::vector<Schedule> channels_last_candidates(const Workload& workload, const T
   const int strip = padded(7) <= padded(8) ? 7 : 8;
   struct Form {
     int lanes, group, strip;
+    bool ahead = false;
   };
   // More channels a thread, more rows or longer strips gave spills, or were slower: 20 shapes on an
   // H200 (tests/gpu/LOG.md, "Tuning").
-  const Form forms[] = {
-      {2, 2, 2 * strip}, {2, 1, 2 * strip}, {2, 2, strip}, {4, 1, strip}, {2, 1, 1}};
+  const Form forms[] = {{2, 2, 2 * strip}, {2, 1, 2 * strip}, {2, 2, strip}, {4, 1, strip},
+                        {2, 4, 2, true},   {4, 2, 1, true},   {2, 1, 1}};
   std::vector<std::pair<double, Schedule>> ranked;
   for (const Form& form : forms) {
     for (const int threads : {128, 256}) {
-      if (form.lanes > 2 && threads == 128) continue;
+      if ((form.lanes > 2 || form.ahead) && threads == 128) continue;
+      if (form.ahead && p.window[1] * p.window[2] > kSmallWindow) continue;
       CudaDepthwiseChannelsLastSchedule schedule;
       schedule.lanes = form.lanes;
       schedule.threads = threads;
-      schedule.channels = channels_of_block(p.groups, threads, form.lanes);
+      schedule.blocks = (form.ahead ? kThreadsThatReadAhead : kThreadsAnSm) / threads;
+      schedule.ahead = form.ahead ? 1 : 0;
+      schedule.channels = channels_of_block(p.groups, threads, form.lanes, form.ahead);
       schedule.strip = static_cast<int>(std::min<int64_t>(form.strip, p.out[2]));
       schedule.group = static_cast<int>(std::min<int64_t>(form.group, p.out[1]));
-      if (form.strip == 1 && !ranked.empty()) continue;  // where others reach too far
+      if (form.strip == 1 && !form.ahead && !ranked.empty())
+        continue;  // where others reach too far
       const Schedule made = to_schedule(schedule);
       const auto is_made = [&](const auto& entry) { return entry.second == made; };
       if (fits_channels_last(schedule, p, target) && std::ranges::none_of(ranked, is_made))
@@ -217,8 +233,7 @@ Result<Source> print_channels_last(const Graph& graph,
   source.recipe = argument_recipe(graph);
   source.text = cuda_preamble(graph, schedule.lanes) + print_channels_last_numbers(p, schedule) +
                 std::string(device_text("depthwise_channels_last.cuh")) +
-                cuda_kernel("convolve_channels", graph, schedule.threads,
-                            std::max(1, kThreadsAnSm / schedule.threads),
+                cuda_kernel("convolve_channels", graph, schedule.threads, schedule.blocks,
                             print_channels_last_body(epilogue, p, positions, schedule.lanes));
   source.recipe.phases.push_back({"convolve_channels", tiles.blocks(), schedule.threads, 1,
                                   static_cast<int>(tiles.shared_bytes())});
@@ -229,7 +244,7 @@ Result<Source> print_channels_last(const Graph& graph,
 
 const KernelTemplate& cuda_depthwise_channels_last() {
   static const PrintedTemplate<CudaDepthwiseChannelsLastSchedule> made({
-      .version = 4,
+      .version = 5,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .check = check_channels_last,

@@ -310,7 +310,7 @@ std::optional<WgmmaAttentionSchedule> adapt_wgmma_attention(const Graph& graph,
 
 const KernelTemplate& wgmma_attention() {
   static const PrintedTemplate<WgmmaAttentionSchedule> made({
-      .version = 15,
+      .version = 16,
       .backend = Backend::kCuda,
       .family = Family::kAttention,
       .isa = "sm_90a",

@@ -291,7 +291,7 @@ double wgmma_convolution_efficiency(const Workload& workload) {
 
 const KernelTemplate& wgmma_convolution() {
   static const PrintedTemplate<WgmmaConvolutionSchedule> made({
-      .version = 21,
+      .version = 22,
       .backend = Backend::kCuda,
       .family = Family::kConvolution,
       .isa = "sm_90a",

@@ -163,7 +163,7 @@ std::vector<Schedule> wgmma_copied_candidates(const Workload& workload, const Ta
 
 const KernelTemplate& wgmma_copied() {
   static const PrintedTemplate<WgmmaCopiedSchedule> made({
-      .version = 16,
+      .version = 17,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

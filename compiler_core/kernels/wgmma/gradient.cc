@@ -317,7 +317,7 @@ Result<Source> print_wgmma_gradient(const Graph& graph, const WgmmaGradientSched
 
 const KernelTemplate& wgmma_gradient() {
   static const PrintedTemplate<WgmmaGradientSchedule> made({
-      .version = 5,
+      .version = 6,
       .backend = Backend::kCuda,
       .family = Family::kAttentionGradient,
       .isa = "sm_90a",

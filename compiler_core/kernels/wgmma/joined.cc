@@ -43,7 +43,7 @@ struct JoinedBoxes {
 };
 
 bool fits_joined(const WgmmaJoinedSchedule& schedule, const JoinedProblem& problem) {
-  return schedule.go_together() && schedule.kept == 0 &&
+  return schedule.splits == 1 && schedule.go_together() && schedule.kept == 0 &&
          schedule.bn % (kLeastWidth * problem.products) == 0 &&
          JoinedBoxes(schedule, problem.products).shared_bytes <= most_shared_bytes(schedule.blocks);
 }
@@ -133,7 +133,7 @@ class WgmmaJoinedKernel {
         "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
         "  static constexpr int staged_bytes = {}, all_rows = {};\n"
         "  static constexpr int row_tiles = {}, column_tiles = {}, batches = 1, steps = {};\n"
-        "  static constexpr int depth = {}, kept = 0;\n"
+        "  static constexpr int depth = {}, kept = 0, splits = 1;\n"
         "  static constexpr bool promotes = false, ping_pong = {};\n"
         "  static constexpr int blocks = {}, raster = {};\n"
         "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
@@ -275,7 +275,7 @@ Result<Source> print_wgmma_joined(const Graph& graph, const WgmmaJoinedSchedule&
 
 const KernelTemplate& wgmma_joined() {
   static const PrintedTemplate<WgmmaJoinedSchedule> made({
-      .version = 6,
+      .version = 7,
       .backend = Backend::kCuda,
       .family = Family::kProducts,
       .isa = "sm_90a",

@@ -76,6 +76,7 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
   operands.types =
       print_operand(product, problem.a, true) + print_operand(product, problem.b, false);
   operands.device = {"wgmma_tiles.cuh"};
+  if (schedule.splits > 1) operands.device.emplace_back("wgmma_divided.cuh");
   operands.early_input = problem.b.input;
   operands.source = fmt::format("BoxTiles{{&a_map, &b_map, sizes, ready{} != 0}}", problem.b.input);
   operands.maps = {{"a", map_of(product, problem, schedule, true)},

@@ -19,6 +19,12 @@ constexpr size_t kMostPingPong = 2;
 constexpr WgmmaTile kPingPongTiles[] = {{128, 128, 2}, {64, 224, 2}, {64, 256, 2}, {128, 96, 2}};
 // Each step takes longer than the model says, beside other schedules: both operands come in smaller tiles.
 constexpr double kPingPongStep = 1.04;
+// Candidates in which blocks of a cluster divide the depth of a tile, each so many steps at least, and cycles
+// in which they meet and exchange sums: for meeting, and bytes in a cycle. Clusters of three and four leave
+// some of a device idle: 30 of four fit an H200 of 132 multiprocessors, by its driver.
+constexpr size_t kMostDivided = 2;
+constexpr int kLeastSteps = 4;
+constexpr double kMeetingCycles = 3500, kClusterBytes = 16, kUsedByClusters = 0.9;
 // Candidates with several blocks an SM. Products of at most kFlatSteps steps have them.
 constexpr size_t kMostTogether = 2;
 constexpr int kFlatSteps = 8;
@@ -26,9 +32,11 @@ constexpr int64_t kMostKeptColumns = 12;  // tiles side by side: blocks are so m
 
 // Sums of a thread: at most 128 registers.
 constexpr WgmmaTile kTiles[] = {
-    {128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2}, {128, 224, 2}, {128, 160, 2},
-    {64, 256, 1},  {64, 128, 1},  {192, 128, 3}, {128, 96, 2},  {64, 192, 1},  {64, 64, 1},
-    {192, 64, 3},  {128, 64, 2},  {64, 96, 1},   {64, 32, 1},   {256, 32, 2},  {192, 32, 3}};
+    {128, 256, 2}, {128, 128, 2}, {256, 128, 2}, {128, 192, 2}, {128, 224, 2},
+    {128, 160, 2}, {64, 256, 1},  {64, 128, 1},  {192, 128, 3}, {128, 96, 2},
+    {64, 192, 1},  {64, 64, 1},   {192, 64, 3},  {128, 64, 2},  {64, 96, 1},
+    {64, 32, 1},   {256, 32, 2},  {192, 32, 3},  {192, 192, 3}, {192, 96, 3},
+    {256, 96, 2},  {128, 176, 2}, {128, 144, 2}, {128, 112, 2}, {128, 80, 2}};
 
 // An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
@@ -57,8 +65,8 @@ double step_cycles(const WgmmaMatmulSchedule& schedule, const MatmulProblem& pro
 
 double tile_cycles(const WgmmaMatmulSchedule& schedule, double steps) {
   // Three warpgroups compute results side by side, which shows where there is little else; narrow boxes
-  // are more.
-  const double boxes = schedule.bn % 64 == 0 ? 1 : 1.3;
+  // are more. Of 16 columns, whose rows are a sector each, they cost 3,000 cycles in tiles of 128x176.
+  const double boxes = schedule.bn % 64 == 0 ? 1 : schedule.bn % 32 == 0 ? 1.3 : 4;
   const double together = schedule.groups == 3 && steps <= kFlatSteps ? 36 : 24;
   return kTileCycles + boxes * schedule.bm * schedule.bn / together;
 }
@@ -85,14 +93,22 @@ double memory_cycles(double bytes, int64_t blocks) {
 
 namespace {
 
+// Blocks of a cluster bring each other all of a tile but what they end themselves.
+double meeting_cycles(const WgmmaMatmulSchedule& schedule) {
+  if (schedule.splits == 1) return 0;
+  const double brought = 4.0 * schedule.bm * schedule.bn * (schedule.splits - 1) / schedule.splits;
+  return kMeetingCycles + brought / kClusterBytes;
+}
+
 double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, int sms,
                 double operands) {
-  const auto steps = static_cast<double>(ceil_div(problem.k, step_depth(problem)));
-  const int64_t tiles =
-      problem.batches * ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn);
-  const int64_t waves = ceil_div(tiles, int64_t{sms} * schedule.blocks);
-  return std::max(sm_cycles(schedule, problem, steps, waves),
-                  memory_cycles(operands, std::min<int64_t>(sms, tiles)));
+  const auto steps =
+      static_cast<double>(ceil_div(ceil_div(problem.k, step_depth(problem)), schedule.splits));
+  const int64_t blocks = problem.batches * ceil_div(problem.m, schedule.bm) *
+                         ceil_div(problem.n, schedule.bn) * schedule.splits;
+  const int64_t waves = ceil_div(blocks, int64_t{sms} * schedule.blocks);
+  return std::max(sm_cycles(schedule, problem, steps, waves) + meeting_cycles(schedule),
+                  memory_cycles(operands, std::min<int64_t>(sms, blocks)));
 }
 
 // Whether threads of blocks that share an SM have registers enough. The compiler needs 26 beside a
@@ -131,8 +147,8 @@ class TileRanking {
     const int raster = tiles <= sms_ ? 1 : 8;
     for (int blocks = 1; blocks <= (is_flat() ? 3 : 1); ++blocks) {
       if (blocks > 1 && tiles < 2 * sms_ * blocks) break;
-      const WgmmaMatmulSchedule most{tile.bm, tile.bn, tile.groups, blocks > 1 ? 4 : 8,
-                                     raster,  blocks};
+      const int stages = blocks > 1 ? 4 : most_stages(tile);
+      const WgmmaMatmulSchedule most{tile.bm, tile.bn, tile.groups, stages, raster, blocks};
       const bool has_turns = is_flat() && tiles >= 2 * sms_ * blocks;
       // Where several tiles lie side by side, either form may be the faster one.
       if (has_turns && columns <= kMostKeptColumns && add_with_stages(keeping(most))) {
@@ -152,11 +168,26 @@ class TileRanking {
     add_with_stages(schedule);
   }
 
+  void add_divided(const WgmmaTile& tile) {
+    const int64_t tiles =
+        problem_.batches * ceil_div(problem_.m, tile.bm) * ceil_div(problem_.n, tile.bn);
+    for (const int splits : {2, 3, 4}) {
+      const double room = splits == 2 ? sms_ : kUsedByClusters * sms_;
+      if (static_cast<double>(tiles * splits) > room ||
+          problem_.k < splits * kLeastSteps * step_depth(problem_))
+        return;
+      WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 1};
+      schedule.splits = splits;
+      add_with_stages(schedule);
+    }
+  }
+
   // Best first, those of several blocks an SM behind the others.
   std::vector<WgmmaMatmulSchedule> best() {
     Ranked best;
     take(alone_, has_both_forms_ ? kMostOfBothForms : kMostCandidates, best);
     take(ping_pong_, kMostPingPong, best);
+    take(divided_, kMostDivided, best);
     sort(best);
     take(together_, kMostTogether, best);
     std::vector<WgmmaMatmulSchedule> all, useful;
@@ -174,6 +205,12 @@ class TileRanking {
   // blocks of many tiles bring the second operand once.
   bool is_flat() const { return problem_.k <= kFlatSteps * step_depth(problem_); }
 
+  // Where eight take half of an SM's memory the next kernel cannot begin beside them anyway.
+  static int most_stages(const WgmmaTile& tile) {
+    constexpr int kUsual = 8, kMost = 13, kHalf = 114 << 10;
+    return kUsual * (tile.bm + tile.bn) * WgmmaMatmulSchedule::kStepBytes < kHalf ? kUsual : kMost;
+  }
+
   WgmmaMatmulSchedule keeping(WgmmaMatmulSchedule schedule) const {
     schedule.kept = static_cast<int>(ceil_div(problem_.k, step_depth(problem_)));
     schedule.raster = 1;
@@ -187,6 +224,7 @@ class TileRanking {
     if (!fits_(schedule)) return false;
     if (!alone && !has_registers_together(schedule, is_f8(problem_.a.dtype))) return false;
     (schedule.ping_pong == 1 ? ping_pong_
+     : schedule.splits > 1   ? divided_
      : alone                 ? alone_
                              : together_)
         .emplace_back(estimate(schedule, problem_, sms_, operands_), schedule);
@@ -205,7 +243,7 @@ class TileRanking {
   const Fits& fits_;
   const int sms_;
   const double operands_;
-  Ranked alone_, ping_pong_, together_;  // of one block an SM, and of several
+  Ranked alone_, ping_pong_, divided_, together_;  // of one block an SM, and of several
   bool has_both_forms_ = false;
 };
 
@@ -217,6 +255,7 @@ std::vector<WgmmaMatmulSchedule> ranked_tiles(
   TileRanking ranking(problem, target, fits, bytes.value_or(operand_bytes(problem)));
   for (const WgmmaTile& tile : kTiles) ranking.add(tile);
   for (const WgmmaTile& tile : kPingPongTiles) ranking.add_ping_pong(tile);
+  for (const WgmmaTile& tile : kTiles) ranking.add_divided(tile);
   return ranking.best();
 }
 

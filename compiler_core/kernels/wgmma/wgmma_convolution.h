@@ -20,7 +20,7 @@ struct WgmmaConvolutionSchedule : WgmmaMatmulSchedule {
   int shared = 0;  // blocks share tiles (stream-K): each has the same number of steps
 
   static void fields(auto& f, auto& s) {
-    WgmmaMatmulSchedule::fields(f, s);
+    tile_fields(f, s);
     f("im2col", s.im2col, between(0, 1));
     f("shared", s.shared, between(0, 1));
   }

@@ -11,6 +11,8 @@ namespace kiln {
 
 struct WgmmaCopiedSchedule : WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul.wgmma.copied";
+
+  static void fields(auto& f, auto& s) { tile_fields(f, s); }
 };
 
 // kUnsupported: what is left to other kernels. REQUIRES: workload.family is kMatmul.

@@ -81,6 +81,7 @@ int WgmmaMatmulSchedule::multiplying_registers(int least_copying, bool promotes)
 }
 
 int WgmmaMatmulSchedule::staged_columns(bool boxes) const {
+  if (bn % 32 != 0) return 16;
   if (boxes) return bn % 64 == 0 ? 64 : 32;
   return bn % 64 == 0 && ring_bytes() + groups * 64 * 72 * 4 < most_shared_bytes(blocks) - 2048
              ? 64
@@ -96,6 +97,11 @@ int WgmmaMatmulSchedule::boxes() const {
 int WgmmaMatmulSchedule::staged_bytes(bool boxes) const {
   const int columns = staged_columns(boxes);
   return boxes ? this->boxes() * 16 * columns * 2 : 16 * (columns + 8) * 4;
+}
+
+int WgmmaMatmulSchedule::brought_bytes(bool boxes) const {
+  const int pieces = rows() / 64 * (bn / staged_columns(boxes));  // of a warp
+  return (splits - 1) * ceil_div(pieces, splits) * groups * 4 * 16 * staged_columns(boxes) * 4;
 }
 
 int WgmmaMatmulSchedule::shared_bytes(bool boxes) const {
@@ -134,8 +140,10 @@ int64_t scale_columns(const MatmulProblem& problem) {
   return columns % kLeast == 0 ? columns : 0;
 }
 
-bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
-                 int64_t steps) {
+namespace {
+
+bool has_room(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
+              int64_t steps) {
   // Tiles of the same columns follow each other where neighbouring blocks stay in one row of tiles.
   const bool keeps = schedule.kept == steps && schedule.raster == 1 &&
                      (problem.b.is_shared() || problem.batches == 1);
@@ -143,6 +151,13 @@ bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& probl
          schedule.shared_bytes(boxes) <= most_shared_bytes(schedule.blocks) &&
          ceil_div(problem.m, schedule.bm) * ceil_div(problem.n, schedule.bn) * problem.batches <
              int64_t{1} << 31;
+}
+
+}  // namespace
+
+bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
+                 int64_t steps) {
+  return schedule.splits == 1 && schedule.bn % 32 == 0 && has_room(schedule, problem, boxes, steps);
 }
 
 int64_t step_depth(const MatmulProblem& problem) {
@@ -158,12 +173,19 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   // Products of halves alone were timed by turns. One warpgroup promotes sums of 8-bit floats while another
   // multiplies in any case.
   const bool has_turns = schedule.ping_pong == 0 || is_16_bit_float(problem.a.dtype);
+  const bool boxes = ends_in_boxes(workload, problem.n);
+  const int64_t steps = ceil_div(problem.k, step_depth(problem));
+  // Sums of halves alone are brought to other blocks.
+  const bool can_divide =
+      schedule.splits == 1 ||
+      (is_16_bit_float(problem.a.dtype) && workload.symbols().empty() && schedule.splits <= steps &&
+       schedule.brought_bytes(boxes) <= schedule.ring_bytes());
+  const bool has_columns = schedule.bn % 32 == 0 || is_16_bit_float(problem.a.dtype);
   const int64_t columns = scale_columns(problem);
   const bool has_scales = columns % schedule.bn == 0;
-  return has_registers && has_turns && has_scales &&
+  return has_registers && has_turns && can_divide && has_columns && has_scales &&
          (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
-         fits_blocks(schedule, problem, ends_in_boxes(workload, problem.n),
-                     ceil_div(problem.k, step_depth(problem)));
+         has_room(schedule, problem, boxes, steps);
 }
 
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target) {
@@ -180,7 +202,7 @@ double wgmma_efficiency(const MatmulProblem& problem) {
 
 const KernelTemplate& wgmma_matmul() {
   static const PrintedTemplate<WgmmaMatmulSchedule> made({
-      .version = 17,
+      .version = 18,
       .backend = Backend::kCuda,
       .family = Family::kMatmul,
       .isa = "sm_90a",

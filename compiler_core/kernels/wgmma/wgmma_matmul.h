@@ -36,10 +36,14 @@ struct WgmmaMatmulSchedule {
   // 0: warpgroups cooperate, each has bm / groups rows of a tile. 1: they take whole tiles by turns
   // (ping-pong), while one stores its results, another multiplies.
   int ping_pong = 0;
+  // Blocks of a cluster that divide the steps of a tile. Each ends a share of it, when the others have
+  // brought it their sums (wgmma_divided.cuh).
+  int splits = 1;
 
-  static void fields(auto& f, auto& s) {
+  // Those of every kernel that has such tiles.
+  static void tile_fields(auto& f, auto& s) {
     f("bm", s.bm, multiples_of(64, 64, 256));
-    f("bn", s.bn, multiples_of(32, 32, 256));
+    f("bn", s.bn, multiples_of(16, 16, 256));
     f("groups", s.groups, between(1, 3));
     f("stages", s.stages, between(2, 16));
     f("raster", s.raster, between(1, 64));
@@ -47,10 +51,15 @@ struct WgmmaMatmulSchedule {
     f("kept", s.kept, between(0, 16));
     f("ping_pong", s.ping_pong, between(0, 1));
   }
+  static void fields(auto& f, auto& s) {
+    tile_fields(f, s);
+    f("splits", s.splits, between(1, 8));
+  }
   // Rows of a warpgroup come in 64, and its sums fit its registers.
   bool go_together() const {
     return bm % rows() == 0 && rows() % 64 == 0 && rows() * bn <= 64 * 256 &&
            (ping_pong == 0 || (groups > 1 && blocks == 1 && kept == 0)) &&
+           (splits == 1 || (ping_pong == 0 && blocks == 1 && kept == 0)) &&
            (blocks == 1 || registers(false) + kEpilogueRegisters <= multiplying_registers(0));
   }
 
@@ -69,6 +78,8 @@ struct WgmmaMatmulSchedule {
   int boxes() const;
   // Shared memory of a warp, through which its results are stored.
   int staged_bytes(bool boxes) const;
+  // What the blocks of a cluster bring a block, in the memory of its operands.
+  int brought_bytes(bool boxes) const;
   // Dynamic shared memory of a block.
   int shared_bytes(bool boxes) const;
 };
@@ -97,8 +108,8 @@ bool is_mappable(const MatmulOperand& operand, bool by_rows = false);
 // maybe: plan/dequantised.h); 0: it is not, or otherwise.
 int64_t scale_columns(const MatmulProblem& problem);
 
-// Whether a block has room for the schedule, and the tiles can be counted. `steps`: those of the second
-// operand, where the kernel can keep it; 0: it cannot.
+// Whether a kernel of whole tiles, in boxes of 32 and 64 columns, has room for the schedule, and its tiles can
+// be counted. `steps`: those of the second operand, where the kernel can keep it; 0: it cannot.
 bool fits_blocks(const WgmmaMatmulSchedule& schedule, const MatmulProblem& problem, bool boxes,
                  int64_t steps = 0);
 
@@ -157,6 +168,8 @@ Result<Source> print_wgmma_matmul(const Graph& graph, const WgmmaMatmulSchedule&
 // of an output, side by side.
 struct WgmmaJoinedSchedule : WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.products.wgmma";
+
+  static void fields(auto& f, auto& s) { tile_fields(f, s); }
 };
 
 // "cuda.matmul.wgmma", "cuda.products.wgmma".

@@ -13,6 +13,8 @@ namespace kiln {
 
 struct WgmmaPickedSchedule : WgmmaMatmulSchedule {
   static constexpr std::string_view kTemplate = "cuda.matmul.wgmma.picked";
+
+  static void fields(auto& f, auto& s) { tile_fields(f, s); }
 };
 
 // kUnsupported: what is left to other kernels. REQUIRES: workload.family is kMatmul.

@@ -60,6 +60,7 @@ Dim WgmmaProduct::all_rows() const {
 
 int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0) return operands.sharing_blocks;
+  if (schedule_.splits > 1) return row_tiles_ * column_tiles_ * batches_ * schedule_.splits;
   const int64_t most = sms_ * schedule_.blocks;
   const int64_t blocks = is_open() ? most : std::min(row_tiles_ * column_tiles_ * batches_, most);
   // A block's next tile is so many tiles on: a multiple of those side by side has the same columns.
@@ -67,8 +68,11 @@ int64_t WgmmaProduct::blocks(const WgmmaOperands& operands) const {
 }
 
 std::vector<NodeId> WgmmaProduct::terms_of(const WgmmaOperands& operands) const {
-  // All warpgroups compute them, of which some may have no tile where they take those by turns.
-  if (!boxes_ || in_runs_ || operands.sharing_blocks > 0 || schedule_.ping_pong == 1) return {};
+  // All warpgroups compute them, of which some may have no tile where they take those by turns. A block that
+  // ends a share of one tile would compute them for it alone.
+  if (!boxes_ || in_runs_ || operands.sharing_blocks > 0 || schedule_.ping_pong == 1 ||
+      schedule_.splits > 1)
+    return {};
   std::vector<NodeId> terms = column_terms(epilogue_, problem_.product);
   const int64_t bytes = schedule_.shared_bytes(true) + column_terms_bytes(terms, problem_.n);
   return bytes <= most_shared_bytes(schedule_.blocks) ? terms : std::vector<NodeId>{};
@@ -87,7 +91,7 @@ Source WgmmaProduct::print(const WgmmaOperands& operands) const {
   const std::vector<NodeId> terms = terms_of(operands);
   Phase phase{
       "multiply", Grid::of_any(blocks(operands), sizes_.rows * sizes_.batches()),
-      schedule_.threads(), 1,
+      schedule_.threads(), schedule_.splits,
       schedule_.shared_bytes(boxes_) + static_cast<int>(column_terms_bytes(terms, problem_.n))};
   KernelParameters parameters(graph_);
   for (const auto& [name, map] : operands.maps) parameters.add_map(name, map);
@@ -167,7 +171,7 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       "  static constexpr int rows = {}, columns = {}, groups = {}, stages = {};\n"
       "  static constexpr int staged = {}, staged_bytes = {}, all_rows = {}, all_columns = {};\n"
       "  static constexpr int row_tiles = {}, column_tiles = {}, batches = {}, steps = {};\n"
-      "  static constexpr int depth = {}, kept = {};\n"
+      "  static constexpr int depth = {}, kept = {}, splits = {};\n"
       "  static constexpr bool promotes = {}, ping_pong = {};\n"
       "  static constexpr int blocks = {}, raster = {};\n"
       "  static constexpr int copying_registers = {}, multiplying_registers = {};\n}};\n"
@@ -176,8 +180,8 @@ std::string WgmmaProduct::print_tiling(const WgmmaOperands& operands) const {
       schedule_.staged_columns(boxes_), schedule_.staged_bytes(boxes_),
       known(sizes_.rows, problem_.m * (in_runs_ ? problem_.batches : 1)), problem_.n,
       known(sizes_.rows, row_tiles_), column_tiles_, known(sizes_.batches(), batches_),
-      operands.steps, step_depth(problem_), schedule_.kept, promotes, schedule_.ping_pong == 1,
-      blocks(operands), schedule_.raster,
+      operands.steps, step_depth(problem_), schedule_.kept, schedule_.splits, promotes,
+      schedule_.ping_pong == 1, blocks(operands), schedule_.raster,
       schedule_.copying_registers(operands.copying_registers, promotes),
       schedule_.multiplying_registers(operands.copying_registers, promotes),
       is_integer(problem_.a.dtype) ? "int" : "float");
@@ -228,6 +232,8 @@ std::string WgmmaProduct::print_call(const WgmmaOperands& operands) const {
   if (operands.sharing_blocks > 0)
     return fmt::format("  multiply_shared({}, ring, ending, {});\n", operands.source,
                        operands.meeting);
+  if (schedule_.splits > 1)
+    return fmt::format("  multiply_divided({}, ring, ending);\n", operands.source);
   if (in_runs_) return fmt::format("  multiply_picked({}, ring, ending);\n", operands.source);
   return fmt::format("{}  multiply_all({}, ring, ending, {}, sizes);\n", operands.scales,
                      operands.source, operands.scales.empty() ? "NoScales{}" : "scales");

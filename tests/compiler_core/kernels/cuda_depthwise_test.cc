@@ -144,6 +144,31 @@ TEST(CudaDepthwise, StoresChannelsLast) {
             "");
 }
 
+// Rows and columns outside an image among what a thread reads before it adds any of it up.
+TEST(CudaDepthwise, AgreesWhereThreadsReadAhead) {
+  const auto ahead = [](CudaDepthwiseChannelsLastSchedule schedule) {
+    schedule.ahead = 1;
+    return schedule;
+  };
+  EXPECT_EQ(check_channels_last({.x = {2, 9, 16, 40}, .window = {3, 3}, .attr = padded(1, 1, 40)},
+                                ahead({16, 2, 4, 2, 64})),
+            "");
+  EXPECT_EQ(check_channels_last({.dtype = DType::kF16,
+                                 .x = {3, 12, 13, 24},
+                                 .window = {3, 3},
+                                 .attr = {{2, 2}, {1, 1}, {1, 1}, {1, 1}, 24}},
+                                ahead({24, 4, 2, 1, 64, 8})),
+            "");
+  EXPECT_EQ(
+      check_channels_last(
+          {.x = {2, 11, 13, 16}, .window = {3, 2}, .attr = {{2, 1}, {2, 3}, {1, 0}, {4, 5}, 16}},
+          ahead({10, 2, 3, 4, 96})),
+      "");
+  EXPECT_EQ(check_channels_last({.x = {5, 1, 1, 32}, .window = {3, 3}, .attr = padded(1, 1, 32)},
+                                ahead({32, 8, 1, 1, 64})),
+            "");
+}
+
 // Where x lies channel by channel, the other kernel stores what it gives one by one.
 TEST(CudaDepthwise, StoresChannelsLastWhatLiesChannelByChannel) {
   const Workload workload = channels_last(

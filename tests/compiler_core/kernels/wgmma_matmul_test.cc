@@ -85,6 +85,45 @@ TEST(WgmmaMatmul, AgreesByTurnsHoweverTheOperandsAreStored) {
               "");
 }
 
+WgmmaMatmulSchedule divided(WgmmaMatmulSchedule schedule, int splits) {
+  schedule.splits = splits;
+  return schedule;
+}
+
+// Shares of one step and of several, equal ones and others; a warp's pieces are fewer than blocks, as many,
+// and more; the last tiles are cut off.
+TEST(WgmmaMatmul, AgreesWhereBlocksDivideTheDepth) {
+  for (const int64_t k : {264, 520})
+    for (const int splits : {2, 3, 4}) {
+      const Workload workload = plain_product(DType::kBF16, 200, 328, k, {false, true});
+      for (const WgmmaMatmulSchedule& schedule : std::vector<WgmmaMatmulSchedule>{
+               {64, 64, 1, 3, 1}, {128, 160, 2, 3, 1}, {64, 256, 1, 3, 1}, {256, 128, 2, 3, 1}})
+        EXPECT_EQ(check_staged_matmul(workload, divided(schedule, splits)), "")
+            << k << ' ' << splits << ' ' << schedule.bm;
+    }
+}
+
+TEST(WgmmaMatmul, AgreesDividedHoweverTheOperandsAreStored) {
+  for (const Stored stored :
+       {Stored{}, Stored{false, true}, Stored{true, false}, Stored{true, true}})
+    EXPECT_EQ(check_staged_matmul(plain_product(DType::kF16, 200, 200, 328, stored),
+                                  divided({64, 128, 1, 3, 1}, 2)),
+              "");
+}
+
+// Results leave in boxes of 16 columns.
+TEST(WgmmaMatmul, AgreesForTilesOfOddColumns) {
+  const Workload workload = plain_product(DType::kBF16, 200, 328, 264, {false, true});
+  for (const WgmmaMatmulSchedule& schedule :
+       std::vector<WgmmaMatmulSchedule>{{128, 176, 2, 3, 1}, {64, 80, 1, 3, 8}, {192, 16, 3, 4, 8}})
+    EXPECT_EQ(check_staged_matmul(workload, schedule), "") << schedule.bn;
+  EXPECT_EQ(check_staged_matmul(workload, ping_pong({64, 112, 2, 3, 8})), "");
+  EXPECT_EQ(check_staged_matmul(workload, divided({64, 144, 1, 3, 1}, 2)), "");
+  EXPECT_EQ(check_staged_matmul(plain_product(DType::kF16, 72, 259, 136, {false, true}),
+                                {64, 80, 1, 3, 8}),
+            "");
+}
+
 // Two blocks of an SM share its registers and its shared memory.
 TEST(WgmmaMatmul, AgreesForSeveralBlocksAnSm) {
   const Workload workload = plain_product(DType::kBF16, 520, 224, 72, {false, true});
@@ -356,6 +395,11 @@ TEST(WgmmaMatmul, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused(ping_pong({128, 256, 2, 2, 8}))) << "all sums of a tile in a warpgroup";
   EXPECT_TRUE(refused(ping_pong({64, 64, 1, 3, 8}))) << "nobody to take turns with";
   EXPECT_TRUE(refused(ping_pong({64, 64, 2, 3, 8, 2})));
+  EXPECT_TRUE(refused(divided({64, 64, 1, 3, 1}, 3))) << "two steps";
+  EXPECT_TRUE(refused(divided(ping_pong({64, 64, 2, 3, 8}), 2)));
+  EXPECT_TRUE(refused(divided({64, 64, 1, 3, 1, 2}, 2)));
+  EXPECT_TRUE(refused(divided({64, 256, 1, 2, 1}, 2)) == refused({64, 256, 1, 2, 1}))
+      << "there is room for what the other brings";
 }
 
 }  // namespace

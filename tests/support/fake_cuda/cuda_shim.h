@@ -127,6 +127,18 @@ inline char* in_cluster(const void* mine, int bytes, int rank) {
   return other->shared + offset;
 }
 
+// The other has to have begun: its threads, to have arrived where the cluster meets.
+template <int bytes>
+inline void store_in_cluster(void* mine, int rank, const void* x) {
+  check_aligned<bytes>(mine);
+  const Thread* other = block_of_cluster(rank);
+  for (int i = 0; i < other->block_threads; ++i)
+    if (!other[i].has_begun)
+      fault(FaultKind::kIllegalAddress, "a store to a block of the cluster that may not have begun",
+            nullptr);
+  __builtin_memcpy(in_cluster(mine, bytes, rank), x, bytes);
+}
+
 // f32 to a half type, to nearest even, as the CPU's own conversion has it.
 inline unsigned bf16_bits(float x) {
   const unsigned bits = bits_to<unsigned>(x);
@@ -261,6 +273,7 @@ KILN_INLINE int cluster_rank() {
   return kiln_fake_current->rank;
 }
 KILN_INLINE void cluster_barrier() {
+  kiln_fake_current->has_begun = true;
   kiln_fake_current->meet(kiln_fake::Meeting::kCluster);
 }
 // A wait that lets a thread go on when all threads of the cluster have begun could let it do so before
@@ -272,13 +285,10 @@ KILN_INLINE void wait_for_cluster() {
   kiln_fake_current->meet(kiln_fake::Meeting::kCluster);
 }
 KILN_INLINE void cluster_store(float* mine, int rank, float x) {
-  kiln_fake::check_aligned<sizeof x>(mine);
-  const kiln_fake::Thread* other = kiln_fake::block_of_cluster(rank);
-  for (int i = 0; i < other->block_threads; ++i)
-    if (!other[i].has_begun)
-      kiln_fake::fault(kiln_fake::FaultKind::kIllegalAddress,
-                       "a store to a block of the cluster that may not have begun", nullptr);
-  __builtin_memcpy(kiln_fake::in_cluster(mine, sizeof x, rank), &x, sizeof x);
+  kiln_fake::store_in_cluster<sizeof x>(mine, rank, &x);
+}
+KILN_INLINE void cluster_store_16(char* mine, int rank, const unsigned (&word)[4]) {
+  kiln_fake::store_in_cluster<16>(mine, rank, word);
 }
 KILN_INLINE void cluster_load_16(const void* mine, int rank, unsigned* word) {
   kiln_fake::check_aligned<16>(mine);

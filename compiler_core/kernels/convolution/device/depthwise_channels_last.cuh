@@ -8,7 +8,8 @@
 //   struct Depthwise   channels, places (of a block: groups of rows and strips); channel_tiles; strip,
 //                      group; threads; all_channels, in_height, in_width, height, width (of
 //                      results); window_height, window_width, stride_*, dilation_*, above, before
-//                      (zeros); x_align (elements); strides of x: image, row, column; of the weight:
+//                      (zeros); x_align (elements); ahead: a thread reads all of x that it needs
+//                      before it adds any of it up; strides of x: image, row, column; of the weight:
 //                      w_channel, w_row, w_column
 namespace {
 
@@ -120,12 +121,21 @@ KILN_INLINE void convolve(const X* x, const W* w, int images, const Finish& fini
   vf32 sums[D::group][D::strip];
   _Pragma("unroll") for (auto& each : sums)
     _Pragma("unroll") for (vf32& sum : each) sum = splat<vf32>(0.0f);
-  // The text of one line: of all lines together a compiler would hold every weight in a register.
-  _Pragma("unroll 1") for (int at = 0; at < kLines; ++at, from += D::x_row) {
-    if (row + at < 0 || row + at >= D::in_height) continue;
-    DepthwiseLine<X> line;
-    line.read(from, inside);
-    add_line(line, at, weights, sums);
+  if constexpr (D::ahead) {
+    DepthwiseLine<X> lines[kLines];
+    _Pragma("unroll") for (int at = 0; at < kLines; ++at) {
+      const bool is_row = row + at >= 0 && row + at < D::in_height;
+      lines[at].read(from + at * D::x_row, is_row ? inside : 0);
+    }
+    _Pragma("unroll") for (int at = 0; at < kLines; ++at) add_line(lines[at], at, weights, sums);
+  } else {
+    // The text of one line: of all lines together a compiler would hold every weight in a register.
+    _Pragma("unroll 1") for (int at = 0; at < kLines; ++at, from += D::x_row) {
+      if (row + at < 0 || row + at >= D::in_height) continue;
+      DepthwiseLine<X> line;
+      line.read(from, inside);
+      add_line(line, at, weights, sums);
+    }
   }
   _Pragma("unroll") for (int i = 0; i < D::group; ++i)
       _Pragma("unroll") for (int s = 0; s < D::strip; ++s)

@@ -143,10 +143,11 @@ KILN_INLINE void warpgroup_hold(T (&x)[count]) {
   _Pragma("unroll") for (int i = 0; i < count; ++i) hold_register(x[i]);
 }
 // Where a matrix lies in shared memory, in 16 bytes: so constants are added to a descriptor, in one
-// instruction for each product.
+// instruction for each product. Of the address 18 bits: in a cluster the ones above say which block's memory
+// it is, and would be bits of `leading`.
 struct Place {
   unsigned sixteens;
-  KILN_MEMBER Place(const char* at) : sixteens(shared_place(at) >> 4) {}
+  KILN_MEMBER Place(const char* at) : sixteens((shared_place(at) & 0x3ffff) >> 4) {}
   KILN_MEMBER explicit Place(unsigned at) : sixteens(at) {}
   KILN_MEMBER Place operator+(int bytes) const { return Place(sixteens + static_cast<unsigned>(bytes) / 16); }
 };

@@ -51,6 +51,16 @@ struct BoxEnding {
                 column_of(tile, number), tile.batch);
   }
 
+  // The box of the addend for piece `i` of those that this block ends.
+  KILN_MEMBER void bring_own(const Tile& tile, int group, int i, int to) const {
+    if constexpr (Tiling::splits == 1) {
+      bring(tile, group, i, to);
+    } else {
+      const int number = i * Tiling::splits + cluster_rank();
+      if (number < kParts * kPieces) bring(tile, group, number, to);
+    }
+  }
+
   KILN_MEMBER void make_barriers() const {
     if constexpr (Boxes::has_addend)
       _Pragma("unroll") for (int i = 0; i < Boxes::count; ++i) barrier_init(brought(i), 1);
@@ -60,7 +70,7 @@ struct BoxEnding {
       if (!leads()) return;
       boxes_are_read<0>();
       _Pragma("unroll") for (int i = 0; i < Boxes::count; ++i)
-          bring(tile, group, i, (slot.number + i) % Boxes::count);
+          bring_own(tile, group, i, (slot.number + i) % Boxes::count);
     }
   }
   // Stores the rows before `end` of a box at (row, column).
@@ -81,6 +91,7 @@ struct BoxEnding {
     // Lane 8i + r names row r of matrix i, of which two lie above one another, then the next two.
     const int matrix_row = lane / 8 % 2 * 8 + lane % 8, matrix_piece = lane / 16;
     _Pragma("unroll") for (int number = 0; number < kParts * kPieces; ++number) {
+      if (!ends_piece(number)) continue;
       const int row = row_of(tile, group, number), column = column_of(tile, number);
       char* to = box(slot.number);
       if (AnyTile::ends_among_rows && row >= tile.batch) return;
@@ -112,10 +123,10 @@ struct BoxEnding {
       if (leads()) {
         if (is_whole) Boxes::store(out, to, row, column, tile.batch);
         boxes_commit();
-        if constexpr (Boxes::has_addend && Boxes::count < kParts * kPieces) {
-          if (number + Boxes::count < kParts * kPieces) {
+        if constexpr (Boxes::has_addend && Boxes::count * Tiling::splits < kParts * kPieces) {
+          if (number + Boxes::count * Tiling::splits < kParts * kPieces) {
             boxes_are_read<0>();
-            bring(tile, group, number + Boxes::count, slot.number);
+            bring(tile, group, number + Boxes::count * Tiling::splits, slot.number);
           }
         }
       }

@@ -12,6 +12,7 @@
 // In front of it the generated source defines
 //   struct Tiling   rows, columns of a tile; stages; groups (warpgroups that multiply); ping_pong;
 //                   kept: steps of b that stay for all tiles of a block, all of them or none;
+//                   splits: blocks of a cluster that divide the steps of a tile (wgmma_divided.cuh);
 //                   staged_bytes of shared memory for what a warp stores; row_tiles,
 //                   column_tiles, batches, steps (of `depth`); depth: elements in 128 bytes;
 //                   promotes: whether each step's products are added up by themselves, since the
@@ -57,6 +58,22 @@ struct Sizes {
   KILN_MEMBER int batches() const { return Tiling::batches > 0 ? Tiling::batches : open_batches; }
   KILN_MEMBER int tiles() const { return row_tiles() * Tiling::column_tiles * batches(); }
 };
+
+// The steps of a tile that this block multiplies, and the first of its tiles.
+struct Share {
+  int begin = 0, steps = Tiling::steps;
+};
+KILN_INLINE Share own_share() {
+  if constexpr (Tiling::splits == 1) return Share{};
+  const int rank = cluster_rank(), begin = Tiling::steps * rank / Tiling::splits;
+  return {begin, Tiling::steps * (rank + 1) / Tiling::splits - begin};
+}
+KILN_INLINE int own_first_tile() { return static_cast<int>(block_index()) / Tiling::splits; }
+
+// Of a warp's pieces of a tile, 16 rows and Tiling::staged columns each, whether this block ends it.
+KILN_INLINE bool ends_piece(int piece) {
+  return Tiling::splits == 1 || piece % Tiling::splits == cluster_rank();
+}
 
 // Tile number `tile`, of which batches follow each other.
 struct Tile {

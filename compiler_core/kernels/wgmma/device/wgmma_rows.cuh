@@ -20,6 +20,7 @@ struct RowEnding {
         reinterpret_cast<Accumulator*>(ring.staged + (thread_index() / 32 - 4) * Tiling::staged_bytes);
     _Pragma("unroll") for (int i = 0; i < kParts; ++i) {
       _Pragma("unroll") for (int part = 0; part < Tiling::columns / Tiling::staged; ++part) {
+        if (!ends_piece(i * (Tiling::columns / Tiling::staged) + part)) continue;
         warp_barrier();  // what was staged before has been read
         _Pragma("unroll") for (int j = 0; j < Tiling::staged / 8; ++j) {
           const int first = part * Tiling::staged / 2 + j * 4;

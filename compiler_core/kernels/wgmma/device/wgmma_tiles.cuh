@@ -24,13 +24,14 @@ KILN_INLINE void bring_b(const Ring& ring, int slot, const CUtensorMap* b, const
                                 step * kDepth, batch);
 }
 
-// Lets the copy engine bring every step of a tile: `batch` of both operands. Of the first `early`
-// steps b is on its way; where it is kept it has come with the block's first tile.
+// Lets the copy engine bring this block's steps of a tile: `batch` of both operands. Of the first `early`
+// of them b is on its way; where it is kept it has come with the block's first tile.
 KILN_INLINE void bring_tile(const Ring& ring, Slot<Tiling::stages>& slot, const CUtensorMap* a,
                             const CUtensorMap* b, const Tile& tile, int batch, int early = 0,
                             bool is_first = true) {
-  _Pragma("unroll 1") for (int step = 0; step < Tiling::steps; ++step) {
-    if (step >= early) {
+  const Share share = own_share();
+  _Pragma("unroll 1") for (int step = share.begin; step < share.begin + share.steps; ++step) {
+    if (step >= share.begin + early) {
       barrier_wait(ring.empty + 8 * slot.number, slot.parity ^ 1);
       if (kKeepsB && !is_first)
         barrier_arrive_expecting(ring.full + 8 * slot.number, kABytes);
@@ -54,11 +55,12 @@ struct BoxTiles {
 
   KILN_MEMBER void bring(const Ring& ring) const {
     if (thread_index() != 0) return;
-    const int first = static_cast<int>(block_index());
-    int early = b_is_ready ? smaller(Tiling::steps, Tiling::stages) : 0;
+    const int first = own_first_tile();
+    const Share share = own_share();
+    int early = b_is_ready ? smaller(share.steps, Tiling::stages) : 0;
     const Tile first_tile(first, sizes);
     _Pragma("unroll 1") for (int step = 0; step < early; ++step)
-        bring_b(ring, step, b, first_tile, first_tile.batch, step);
+        bring_b(ring, step, b, first_tile, first_tile.batch, share.begin + step);
     let_next_kernel_begin();
     wait_for_kernel_before();
     Slot<Tiling::stages> slot;
