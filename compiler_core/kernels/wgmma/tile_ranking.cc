@@ -184,6 +184,8 @@ class TileRanking {
 
   // Best first, those of several blocks an SM behind the others.
   std::vector<WgmmaMatmulSchedule> best() {
+    for (Ranked* each : {&alone_, &ping_pong_, &divided_, &together_}) sort(*each);
+    vary_waves();
     Ranked best;
     take(alone_, has_both_forms_ ? kMostOfBothForms : kMostCandidates, best);
     take(ping_pong_, kMostPingPong, best);
@@ -231,11 +233,31 @@ class TileRanking {
     return true;
   }
 
+  int64_t waves(const WgmmaMatmulSchedule& schedule) const {
+    const int64_t tiles =
+        problem_.batches * ceil_div(problem_.m, schedule.bm) * ceil_div(problem_.n, schedule.bn);
+    return ceil_div(tiles, int64_t{sms_});
+  }
+
+  // What the model knows least is how waves of tiles follow each other: where the first three candidates have
+  // as many, the next is the best of another number.
+  // REQUIRES: alone_ is sorted.
+  void vary_waves() {
+    constexpr size_t kAlike = kMostCandidates - 1;
+    if (alone_.size() <= kAlike) return;
+    const auto is_other = [&](const auto& entry) {
+      return waves(entry.second) != waves(alone_[0].second);
+    };
+    const auto next = alone_.begin() + kAlike;
+    if (std::any_of(alone_.begin(), next, is_other)) return;
+    const auto other = std::find_if(next, alone_.end(), is_other);
+    if (other != alone_.end()) std::rotate(next, other, other + 1);
+  }
+
   static void sort(Ranked& schedules) {
     std::ranges::stable_sort(schedules, {}, [](const auto& entry) { return entry.first; });
   }
-  static void take(Ranked& from, size_t most, Ranked& best) {
-    sort(from);
+  static void take(const Ranked& from, size_t most, Ranked& best) {
     for (size_t i = 0; i < std::min(most, from.size()); ++i) best.push_back(from[i]);
   }
 

@@ -6,6 +6,7 @@
 #include "compiler_core/kernels/matmul/cuda_matmul.h"
 #include "compiler_core/kernels/printed_template.h"
 #include "compiler_core/kernels/printing/expression.h"
+#include "compiler_core/kernels/wgmma/column_terms.h"
 #include "compiler_core/kernels/wgmma/wgmma_matmul.h"
 
 namespace kiln {
@@ -188,10 +189,30 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
          has_room(schedule, problem, boxes, steps);
 }
 
+namespace {
+
+// Whether warpgroups that take tiles by turns are worth a try. What depends on columns alone they would compute
+// for every row, in registers that they lack. Of deep products that are stored as they are, tests/gpu/LOG.md has
+// none that gained: smaller tiles read more, at the limit of a card's power.
+bool may_take_turns(const Graph& graph, const MatmulProblem& problem) {
+  constexpr int64_t kDeepSteps = 48;
+  bool is_stored_as_it_is = true;
+  for (NodeId id = problem.product + 1; id < graph.size(); ++id) {
+    const Op op = graph.node(id).op;
+    is_stored_as_it_is &= op == Op::kCast || !is_elementwise(op);
+  }
+  return column_terms(graph, problem.product).empty() &&
+         (!is_stored_as_it_is || ceil_div(problem.k, step_depth(problem)) < kDeepSteps);
+}
+
+}  // namespace
+
 std::vector<Schedule> wgmma_candidates(const Workload& workload, const Target& target) {
-  return ranked_schedules<WgmmaMatmulSchedule>(
-      MatmulProblem::of(workload.graph), target,
-      [&](const auto& tried) { return fits(tried, workload.graph); });
+  const MatmulProblem problem = MatmulProblem::of(workload.graph);
+  const bool has_turns = may_take_turns(workload.graph, problem);
+  return ranked_schedules<WgmmaMatmulSchedule>(problem, target, [&](const auto& tried) {
+    return (tried.ping_pong == 0 || has_turns) && fits(tried, workload.graph);
+  });
 }
 
 double wgmma_efficiency(const MatmulProblem& problem) {
