@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler_core/ir/builder.h"
+#include "compiler_core/kernels/printing/device_text.h"
 #include "compiler_core/kernels/registry.h"
 #include "compiler_core/kernels/wgmma/wgmma_copied.h"
 #include "tests/compiler_core/kernels/kernel_harness.h"
@@ -123,6 +124,36 @@ TEST(WgmmaMatmul, AgreesForTilesOfOddColumns) {
   EXPECT_EQ(check_staged_matmul(plain_product(DType::kF16, 72, 259, 136, {false, true}),
                                 {64, 80, 1, 3, 8}),
             "");
+}
+
+// In a cluster the address of a block's shared memory has its rank above 24 bits, which the fake GPU's
+// pointers have not: a device's words for descriptors, compiled here.
+TEST(WgmmaMatmul, DescriptorsKnowNothingOfABlocksRank) {
+  const std::string words(device_text("warpgroup.cuh"));
+  const size_t begin = words.find("struct Place {"), end = words.find("// ---- Where `p` lies");
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  Source source;
+  source.text =
+      "namespace on_device {\n"
+      "KILN_INLINE unsigned shared_place(const char*) { return 0x02004400; }\n" +
+      words.substr(begin, end - begin) +
+      "}\n"
+      "KILN_KERNEL(32, 1) k(const float*, float* out, char*) {\n"
+      "  const unsigned long x = on_device::matrix_descriptor(on_device::Place(\"\") + 32, 8192, "
+      "1024);\n"
+      "  if (thread_index() < 4) out[thread_index()] = x >> thread_index() * 16 & 0xffff;\n"
+      "}\n";
+  source.recipe.inputs = {{DType::kF32, {1}}};
+  source.recipe.outputs = {{DType::kF32, {4}}};
+  source.recipe.phases = {{"k", 1, 32}};
+  std::vector<Tensor> inputs;
+  inputs.emplace_back(DType::kF32, std::vector<int64_t>{1});
+  const auto outputs = testing::run_source(source, kHopper, inputs);
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  const auto fields = outputs->front().as<float>();
+  EXPECT_EQ(std::vector<float>(fields.begin(), fields.end()),
+            (std::vector<float>{(0x4400 + 32) / 16, 8192 / 16, 1024 / 16, 0x4000}));
 }
 
 // Two blocks of an SM share its registers and its shared memory.
