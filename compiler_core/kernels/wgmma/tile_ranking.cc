@@ -2,6 +2,7 @@
 // them; records (tests/gpu/LOG.md) say which to leave out.
 
 #include <algorithm>
+#include <array>
 
 #include "compiler_core/base/math.h"
 #include "compiler_core/kernels/analysis/device_limits.h"
@@ -184,7 +185,8 @@ class TileRanking {
 
   // Best first, those of several blocks an SM behind the others.
   std::vector<WgmmaMatmulSchedule> best() {
-    for (Ranked* each : {&alone_, &ping_pong_, &divided_, &together_}) sort(*each);
+    leave_out_waste();
+    for (Ranked* each : lists()) sort(*each);
     vary_waves();
     Ranked best;
     take(alone_, has_both_forms_ ? kMostOfBothForms : kMostCandidates, best);
@@ -192,12 +194,9 @@ class TileRanking {
     take(divided_, kMostDivided, best);
     sort(best);
     take(together_, kMostTogether, best);
-    std::vector<WgmmaMatmulSchedule> all, useful;
-    for (const auto& [cycles, schedule] : best) {
-      all.push_back(schedule);
-      if (!wastes_columns(schedule, problem_.n)) useful.push_back(schedule);
-    }
-    return useful.empty() ? all : useful;
+    std::vector<WgmmaMatmulSchedule> schedules;
+    for (const auto& [cycles, schedule] : best) schedules.push_back(schedule);
+    return schedules;
   }
 
  private:
@@ -231,6 +230,17 @@ class TileRanking {
                              : together_)
         .emplace_back(estimate(schedule, problem_, sms_, operands_), schedule);
     return true;
+  }
+
+  std::array<Ranked*, 4> lists() { return {&alone_, &ping_pong_, &divided_, &together_}; }
+
+  // Tiles that waste columns, unless all do.
+  void leave_out_waste() {
+    const auto wastes = [&](const auto& entry) { return wastes_columns(entry.second, problem_.n); };
+    if (std::ranges::all_of(lists(),
+                            [&](Ranked* each) { return std::ranges::all_of(*each, wastes); }))
+      return;
+    for (Ranked* each : lists()) std::erase_if(*each, wastes);
   }
 
   int64_t waves(const WgmmaMatmulSchedule& schedule) const {
