@@ -7,7 +7,7 @@
 Depthwise convolutions, 1x1 convolutions of small images, chains of convolutions, windows of images that lie channels
 last, attention, attention of few keys, of one row, in windows or on caches of 8 bits and of pages, attention on queries, keys and values of one matmul,
 patches, products of 8-bit floats and integers, mixtures of experts, products of few rows, products of one first operand, of
-rows that a norm scales, products of little depth, products and windows of many tiles. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
+rows that a norm scales, products of little depth, products and windows of many tiles, deep products of few. Outputs and temporaries are poisoned before each launch. Exit code 1 when a result is wrong."""
 
 import argparse
 import collections

@@ -8,7 +8,7 @@ Every case is exported with torch.export (weights are inputs), tuned by a servic
 (`kiln compile --mode max-autotune --out`, all cases of a group asked for at once; cuBLASLt's algorithms are candidates),
 checked against PyTorch's result, and then timed in turn with PyTorch's own on the same tensors: each arm a captured
 CUDA graph, 256 MB of L2 overwritten before each replay, medians of N rounds. `own`: Kiln's kernels without a library's.
-`ratio`: PyTorch's time over Kiln's; above 1 Kiln is faster. Models are beside torch.compile (default mode; with
+`ratio`: PyTorch's time over Kiln's, of models with --alone the other build's; above 1 Kiln is faster. Models are beside torch.compile (default mode; with
 --max-autotune its max-autotune-no-cudagraphs too, and the ratio is to the better), compiled in processes of their own
 meanwhile; with --dynamic of any batch and length, by both. Below a model stand its kernels, by the share of its time that they had when they
 were tuned; with --before BIN the programs of another build, tuned by a service of that build, are timed in turn with these.
@@ -29,6 +29,7 @@ import time
 import torch
 
 import tensor_cases
+import tensor_models
 from bench import capture, relative_error, run_kiln, time_in_turn
 from bound import Bound
 from matmul_ratio import loaded_cublaslt, start_service
@@ -62,19 +63,21 @@ def compile_kiln(options, path, suffix=""):
 
 
 def compile_all(options, paths, suffix=""):
-    """Asked for at once; compile_kiln()'s results, to be waited for, are there."""
+    """compile_kiln() of each at once, as futures that are done."""
     with concurrent.futures.ThreadPoolExecutor(len(paths) or 1) as pool:
         return [pool.submit(compile_kiln, options, path, suffix) for path in paths]
 
 
 def compile_before(options, paths, scratch):
-    """By the other build, when nothing else is tuned."""
+    """The same by the build of --before. Nothing else is tuned meanwhile."""
     other = argparse.Namespace(kiln=options.before)
     folder = os.path.join(scratch, "before")
     os.makedirs(folder, exist_ok=True)
     service = start_service(other, folder)
     try:
-        return compile_all(other, paths, ".before")
+        for path, one in zip(paths, compile_all(other, paths, ".before")):
+            if one.exception():  # its row has no such arm
+                print(f"before: {os.path.basename(path)}: {one.exception()}", flush=True)
     finally:
         service.terminate()
         service.wait()
@@ -184,7 +187,7 @@ def prepare_model(name, options):
     """In a process of its own: the archive, and torch.compile's kernels in the cache that others find."""
     begun = time.monotonic()
     scratch = options.scratch
-    module, weights, x = tensor_cases.load_model(name, "cuda")
+    module, weights, x = tensor_models.load_model(name, "cuda")
     dynamic = None
     if options.dynamic:  # the batch, and of tokens how many each has
         axes = range(1 if x.dtype.is_floating_point else x.dim())
@@ -217,7 +220,7 @@ def lifted(path, device):
 
 
 def measure_model(name, options, scratch):
-    module, weights, x = tensor_cases.load_model(name, "cuda")
+    module, weights, x = tensor_models.load_model(name, "cuda")
     path = os.path.join(scratch, name)
     with torch.no_grad():
         expected = module(weights, x)
@@ -237,8 +240,8 @@ def measure_model(name, options, scratch):
             print(f"{name}: compiled by max-autotune in {compile_first(compiled, x, module):.1f} s", flush=True)
             arms["max-autotune"] = capture(functools.partial(compiled, x, **module.options))
         us = time_in_turn(arms, max(10, options.rounds // 2))
-    row = {"group": "models", "name": name, "us": us,
-           "ratio": min([each for arm, each in us.items() if arm not in ("kiln", "before")] or [us.get("before", us["kiln"])]) / us["kiln"],
+    others = [us[arm] for arm in us if arm not in ("kiln", "before")] or [us.get("before", us["kiln"])]
+    row = {"group": "models", "name": name, "us": us, "ratio": min(others) / us["kiln"],
            "kiln_error": error, "right": error < MOST_MODEL_ERROR, "launches": program.launches,
            "cuts": program.manifest.get("cuts"), "kernels": breakdown(program.manifest)}
     return row
@@ -320,7 +323,7 @@ def main():
     parser.add_argument("--coordinator", default="", help="an own service else")
     parser.add_argument("--groups", default=",".join(GROUPS))
     parser.add_argument("--only", default="", help="parts of names, by commas")
-    parser.add_argument("--models", default=",".join(tensor_cases.MODELS))
+    parser.add_argument("--models", default=",".join(tensor_models.MODELS))
     parser.add_argument("--seconds", type=float, default=240, help="of one group")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--max-autotune", action="store_true",

@@ -47,7 +47,7 @@ struct CudaDepthwiseChannelsLastSchedule {
   int group = 4;      // rows of results that a thread adds up at once
   int strip = 7;      // results of each of them
   int threads = 128;
-  int blocks = 4;  // an SM has room for so many
+  int blocks = 4;  // of an SM, at least
   int ahead = 0;   // 1: a thread reads all of x that its results need before it adds any of it up
 
   static void fields(auto& f, auto& s) {

@@ -19,9 +19,9 @@
 namespace kiln {
 namespace {
 
-constexpr int kThreadsAnSm = 512;  // at least: with 128 registers each
-constexpr int kThreadsThatReadAhead = 768;
-constexpr int kSmallWindow = 9;
+// Threads of an SM, at least: with 128 registers each, or 80 where they read ahead.
+constexpr int kThreadsAnSm = 512, kThreadsThatReadAhead = 768;
+constexpr int kSmallWindow = 9;  // elements of a window for which a thread may read ahead
 
 tl::unexpected<Error> channels_last_lacks(std::string_view what) {
   return fail(
@@ -136,8 +136,8 @@ Status check_channels_last(const Workload& workload) {
   return {};  // all else that is stored channels last: see may_end_channels_last()
 }
 
-// The channels of a block: few threads are idle then, and many channels lie side by side, of threads that
-// read `ahead` more than of others.
+// The channels of a block: few threads are idle then, and many channels lie side by side. Threads that read
+// `ahead` want more of them.
 int channels_of_block(int64_t channels, int threads, int lanes, bool ahead) {
   int best = 0;
   double most = 0;
@@ -157,7 +157,7 @@ int channels_of_block(int64_t channels, int threads, int lanes, bool ahead) {
   return best;
 }
 
-// What a thread takes that reads ahead, beside others: it waits once. It won where windows are small.
+// A thread that reads ahead waits once instead of once a line, so its time counts as this part of another's.
 constexpr double kReadsAhead = 0.4;
 
 // Instructions of a thread, times how often the threads that an SM holds are replaced by others.
@@ -170,9 +170,8 @@ double cycles(const CudaDepthwiseChannelsLastSchedule& schedule, const Convoluti
   const double alone =
       static_cast<double>(tiles.steps()) * 1.1 + reads * (3.0 + schedule.lanes) + results + 200;
   const double work = schedule.ahead == 1 ? kReadsAhead * alone : alone;
-  const double waves =
-      static_cast<double>(tiles.measured_blocks() * schedule.threads) /
-      (static_cast<double>(cuda_limits(target).sms) * schedule.blocks * schedule.threads);
+  const double waves = static_cast<double>(tiles.measured_blocks()) /
+                       (static_cast<double>(cuda_limits(target).sms) * schedule.blocks);
   return work * std::max(1.0, waves);
 }
 

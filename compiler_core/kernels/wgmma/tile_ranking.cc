@@ -20,12 +20,13 @@ constexpr size_t kMostPingPong = 2;
 constexpr WgmmaTile kPingPongTiles[] = {{128, 128, 2}, {64, 224, 2}, {64, 256, 2}, {128, 96, 2}};
 // Each step takes longer than the model says, beside other schedules: both operands come in smaller tiles.
 constexpr double kPingPongStep = 1.04;
-// Candidates in which blocks of a cluster divide the depth of a tile, each so many steps at least, and cycles
-// in which they meet and exchange sums: for meeting, and bytes in a cycle. Clusters of three and four leave
-// some of a device idle: 30 of four fit an H200 of 132 multiprocessors, by its driver.
+// Candidates in which blocks of a cluster divide the depth of a tile, and the steps that each has at least.
 constexpr size_t kMostDivided = 2;
 constexpr int kLeastSteps = 4;
-constexpr double kMeetingCycles = 3500, kClusterBytes = 16, kUsedByClusters = 0.9;
+// Such blocks meet in so many cycles, and bring each other so many bytes in a cycle.
+constexpr double kMeetingCycles = 3500, kClusterBytes = 16;
+// Clusters of three and four leave multiprocessors idle: 30 of four fit an H200 of 132, by its driver.
+constexpr double kUsedByClusters = 0.9;
 // Candidates with several blocks an SM. Products of at most kFlatSteps steps have them.
 constexpr size_t kMostTogether = 2;
 constexpr int kFlatSteps = 8;
@@ -42,6 +43,10 @@ constexpr WgmmaTile kTiles[] = {
 // An SM's work in a cycle, enough to rank tiles: products, and bytes that come from the L2.
 constexpr double kProducts = 1900, kL2Bytes = 60, kMemoryBytes = 20;
 constexpr double kTileCycles = 1500;  // until the first step has come, and the last is stored
+
+int64_t tiles_of(const MatmulProblem& problem, int bm, int bn) {
+  return problem.batches * ceil_div(problem.m, bm) * ceil_div(problem.n, bn);
+}
 
 double operand_bytes(const MatmulProblem& problem) {
   return static_cast<double>(problem.batches * size_of(problem.a.dtype) * (problem.m + problem.n) *
@@ -94,7 +99,7 @@ double memory_cycles(double bytes, int64_t blocks) {
 
 namespace {
 
-// Blocks of a cluster bring each other all of a tile but what they end themselves.
+// A block of a cluster brings the others all of a tile but what it ends itself.
 double meeting_cycles(const WgmmaMatmulSchedule& schedule) {
   if (schedule.splits == 1) return 0;
   const double brought = 4.0 * schedule.bm * schedule.bn * (schedule.splits - 1) / schedule.splits;
@@ -105,8 +110,7 @@ double estimate(const WgmmaMatmulSchedule& schedule, const MatmulProblem& proble
                 double operands) {
   const auto steps =
       static_cast<double>(ceil_div(ceil_div(problem.k, step_depth(problem)), schedule.splits));
-  const int64_t blocks = problem.batches * ceil_div(problem.m, schedule.bm) *
-                         ceil_div(problem.n, schedule.bn) * schedule.splits;
+  const int64_t blocks = tiles_of(problem, schedule.bm, schedule.bn) * schedule.splits;
   const int64_t waves = ceil_div(blocks, int64_t{sms} * schedule.blocks);
   return std::max(sm_cycles(schedule, problem, steps, waves) + meeting_cycles(schedule),
                   memory_cycles(operands, std::min<int64_t>(sms, blocks)));
@@ -143,7 +147,7 @@ class TileRanking {
     if ((tile.bm > 64 && tile.bm >= 2 * problem_.m) || (tile.bn > 32 && tile.bn >= 2 * problem_.n))
       return;
     const int64_t columns = ceil_div(problem_.n, tile.bn);
-    const int64_t tiles = problem_.batches * ceil_div(problem_.m, tile.bm) * columns;
+    const int64_t tiles = tiles_of(problem_, tile.bm, tile.bn);
     // Where every tile has an SM, all have the L2 together in whatever order: the plainest one.
     const int raster = tiles <= sms_ ? 1 : 8;
     for (int blocks = 1; blocks <= (is_flat() ? 3 : 1); ++blocks) {
@@ -161,17 +165,14 @@ class TileRanking {
   }
 
   void add_ping_pong(const WgmmaTile& tile) {
-    const int64_t tiles =
-        problem_.batches * ceil_div(problem_.m, tile.bm) * ceil_div(problem_.n, tile.bn);
-    if (!take_turns(tiles, sms_)) return;
+    if (!take_turns(tiles_of(problem_, tile.bm, tile.bn), sms_)) return;
     WgmmaMatmulSchedule schedule{tile.bm, tile.bn, tile.groups, 8, 8};
     schedule.ping_pong = 1;
     add_with_stages(schedule);
   }
 
   void add_divided(const WgmmaTile& tile) {
-    const int64_t tiles =
-        problem_.batches * ceil_div(problem_.m, tile.bm) * ceil_div(problem_.n, tile.bn);
+    const int64_t tiles = tiles_of(problem_, tile.bm, tile.bn);
     for (const int splits : {2, 3, 4}) {
       const double room = splits == 2 ? sms_ : kUsedByClusters * sms_;
       if (static_cast<double>(tiles * splits) > room ||
@@ -206,7 +207,7 @@ class TileRanking {
   // blocks of many tiles bring the second operand once.
   bool is_flat() const { return problem_.k <= kFlatSteps * step_depth(problem_); }
 
-  // Where eight take half of an SM's memory the next kernel cannot begin beside them anyway.
+  // The next kernel cannot begin beside eight stages that take half of an SM's memory: there are more, then.
   static int most_stages(const WgmmaTile& tile) {
     constexpr int kUsual = 8, kMost = 13, kHalf = 114 << 10;
     return kUsual * (tile.bm + tile.bn) * WgmmaMatmulSchedule::kStepBytes < kHalf ? kUsual : kMost;
@@ -234,7 +235,7 @@ class TileRanking {
 
   std::array<Ranked*, 4> lists() { return {&alone_, &ping_pong_, &divided_, &together_}; }
 
-  // Tiles that waste columns, unless all do.
+  // Leaves out tiles that waste columns, unless all do.
   void leave_out_waste() {
     const auto wastes = [&](const auto& entry) { return wastes_columns(entry.second, problem_.n); };
     if (std::ranges::all_of(lists(),
@@ -244,14 +245,11 @@ class TileRanking {
   }
 
   int64_t waves(const WgmmaMatmulSchedule& schedule) const {
-    const int64_t tiles =
-        problem_.batches * ceil_div(problem_.m, schedule.bm) * ceil_div(problem_.n, schedule.bn);
-    return ceil_div(tiles, int64_t{sms_});
+    return ceil_div(tiles_of(problem_, schedule.bm, schedule.bn), int64_t{sms_});
   }
 
-  // What the model knows least is how waves of tiles follow each other: where the first three candidates have
-  // as many, the next is the best of another number.
-  // REQUIRES: alone_ is sorted.
+  // The model knows least how waves of tiles follow each other: where the first three candidates have as many,
+  // the next is the best of another number. REQUIRES: alone_ is sorted.
   void vary_waves() {
     constexpr size_t kAlike = kMostCandidates - 1;
     if (alone_.size() <= kAlike) return;
@@ -275,7 +273,8 @@ class TileRanking {
   const Fits& fits_;
   const int sms_;
   const double operands_;
-  Ranked alone_, ping_pong_, divided_, together_;  // of one block an SM, and of several
+  Ranked alone_, ping_pong_, divided_;  // of one block an SM
+  Ranked together_;                     // of several
   bool has_both_forms_ = false;
 };
 

@@ -176,24 +176,24 @@ bool fits(const WgmmaMatmulSchedule& schedule, const Graph& workload) {
   const bool has_turns = schedule.ping_pong == 0 || is_16_bit_float(problem.a.dtype);
   const bool boxes = ends_in_boxes(workload, problem.n);
   const int64_t steps = ceil_div(problem.k, step_depth(problem));
-  // Sums of halves alone are brought to other blocks.
+  // Blocks bring each other sums of halves alone, and boxes of 16 columns are for halves.
   const bool can_divide =
       schedule.splits == 1 ||
       (is_16_bit_float(problem.a.dtype) && workload.symbols().empty() && schedule.splits <= steps &&
        schedule.brought_bytes(boxes) <= schedule.ring_bytes());
-  const bool has_columns = schedule.bn % 32 == 0 || is_16_bit_float(problem.a.dtype);
+  const bool has_boxes = schedule.bn % 32 == 0 || is_16_bit_float(problem.a.dtype);
   const int64_t columns = scale_columns(problem);
   const bool has_scales = columns % schedule.bn == 0;
-  return has_registers && has_turns && can_divide && has_columns && has_scales &&
+  return has_registers && has_turns && can_divide && has_boxes && has_scales &&
          (problem.b.row_stride == 1 || schedule.bn % 64 == 0) &&
          has_room(schedule, problem, boxes, steps);
 }
 
 namespace {
 
-// Whether warpgroups that take tiles by turns are worth a try. What depends on columns alone they would compute
-// for every row, in registers that they lack. Of deep products that are stored as they are, tests/gpu/LOG.md has
-// none that gained: smaller tiles read more, at the limit of a card's power.
+// Whether warpgroups that take tiles by turns are worth a try. They would compute what depends on columns alone
+// for every row, in registers that they lack. Deep products that are stored as they are gain nothing
+// (tests/gpu/LOG.md): smaller tiles read more, at the limit of a card's power.
 bool may_take_turns(const Graph& graph, const MatmulProblem& problem) {
   constexpr int64_t kDeepSteps = 48;
   bool is_stored_as_it_is = true;

@@ -144,7 +144,7 @@ TEST(CudaDepthwise, StoresChannelsLast) {
             "");
 }
 
-// Rows and columns outside an image among what a thread reads before it adds any of it up.
+// A thread reads rows and columns outside an image before it adds any of them up.
 TEST(CudaDepthwise, AgreesWhereThreadsReadAhead) {
   const auto ahead = [](CudaDepthwiseChannelsLastSchedule schedule) {
     schedule.ahead = 1;

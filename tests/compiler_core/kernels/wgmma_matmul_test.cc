@@ -114,7 +114,7 @@ TEST(WgmmaMatmul, AgreesDividedHoweverTheOperandsAreStored) {
 }
 
 // Results leave in boxes of 16 columns.
-TEST(WgmmaMatmul, AgreesForTilesOfOddColumns) {
+TEST(WgmmaMatmul, AgreesForTilesOfNoWhole32Columns) {
   const Workload workload = plain_product(DType::kBF16, 200, 328, 264, {false, true});
   for (const WgmmaMatmulSchedule& schedule :
        std::vector<WgmmaMatmulSchedule>{{128, 176, 2, 3, 1}, {64, 80, 1, 3, 8}, {192, 16, 3, 4, 8}})
@@ -126,8 +126,8 @@ TEST(WgmmaMatmul, AgreesForTilesOfOddColumns) {
             "");
 }
 
-// In a cluster the address of a block's shared memory has its rank above 24 bits, which the fake GPU's
-// pointers have not: a device's words for descriptors, compiled here.
+// The address of a block's shared memory in a cluster has the block's rank above 24 bits. The fake GPU's
+// pointers have not, so this test compiles a device's words for descriptors.
 TEST(WgmmaMatmul, DescriptorsKnowNothingOfABlocksRank) {
   const std::string words(device_text("warpgroup.cuh"));
   const size_t begin = words.find("struct Place {"), end = words.find("// ---- Where `p` lies");
@@ -465,8 +465,10 @@ TEST(WgmmaMatmul, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused(divided({64, 64, 1, 3, 1}, 3))) << "two steps";
   EXPECT_TRUE(refused(divided(ping_pong({64, 64, 2, 3, 8}), 2)));
   EXPECT_TRUE(refused(divided({64, 64, 1, 3, 1, 2}, 2)));
-  EXPECT_TRUE(refused(divided({64, 256, 1, 2, 1}, 2)) == refused({64, 256, 1, 2, 1}))
-      << "there is room for what the other brings";
+  const Workload deep = plain_product(DType::kBF16, 128, 160, 520, {false, true});
+  EXPECT_TRUE(lower(deep, to_schedule(divided({128, 160, 2, 3, 1}, 4)), kHopper));
+  EXPECT_FALSE(lower(deep, to_schedule(divided({128, 160, 2, 2, 1}, 4)), kHopper))
+      << "no room for what the others bring";
 }
 
 }  // namespace

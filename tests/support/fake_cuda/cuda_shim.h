@@ -127,7 +127,7 @@ inline char* in_cluster(const void* mine, int bytes, int rank) {
   return other->shared + offset;
 }
 
-// The other has to have begun: its threads, to have arrived where the cluster meets.
+// All threads of the other block have to have arrived where the cluster meets: else it may not have begun.
 template <int bytes>
 inline void store_in_cluster(void* mine, int rank, const void* x) {
   check_aligned<bytes>(mine);

@@ -95,6 +95,11 @@ KILN_INLINE void cluster_load_16(const void* mine, int rank, unsigned* word) {
                : "r"(remote_shared(mine, rank))
                : "memory");
 }
+KILN_INLINE void cluster_store_16(char* mine, int rank, const unsigned (&word)[4]) {
+  asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(remote_shared(mine, rank)),
+               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
+}
 KILN_INLINE double cluster_load(const double* mine, int rank) {
   return __longlong_as_double(cluster_load(reinterpret_cast<const long*>(mine), rank));
 }

@@ -1,18 +1,10 @@
 // The depth of a product divided among the blocks of a cluster, where whole tiles would leave many
-// multiprocessors idle (split-K): each block adds up its share of a tile's steps. Then they divide the
-// tile's pieces, and each block brings the owner of a piece its sums of it, into the shared memory where
-// the operands lay. Owners add up in the order of the ranks, so results are the same each time.
+// multiprocessors idle (split-K): each block adds up its share of a tile's steps. Then the blocks divide
+// the tile's pieces. Each block brings the owner of a piece its sums of that piece, into the shared memory
+// where the operands lay. Owners add up in the order of the ranks, so results are the same each time.
 //
 // A cluster has one tile, of known sizes.
 namespace {
-
-#ifndef KILN_ON_HOST
-KILN_INLINE void cluster_store_16(char* mine, int rank, const unsigned (&word)[4]) {
-  asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(remote_shared(mine, rank)),
-               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
-               : "memory");
-}
-#endif
 
 struct DividedSums {
   static constexpr int across = Tiling::columns / Tiling::staged, pieces = kParts * across;

@@ -70,7 +70,7 @@ KILN_INLINE Share own_share() {
 }
 KILN_INLINE int own_first_tile() { return static_cast<int>(block_index()) / Tiling::splits; }
 
-// Of a warp's pieces of a tile, 16 rows and Tiling::staged columns each, whether this block ends it.
+// Whether this block ends piece number `piece` of a warp: a piece has 16 rows and Tiling::staged columns.
 KILN_INLINE bool ends_piece(int piece) {
   return Tiling::splits == 1 || piece % Tiling::splits == cluster_rank();
 }
